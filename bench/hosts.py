@@ -200,7 +200,8 @@ def of_second_up(lab: Lab) -> Figures:
             facts = opened.each(read_facts).checked()
             errors = [each for each in find_problems(ten, list(facts.values()), {}) if each.severity == "error"]
             assert not errors, errors
-            return ClusterUp(ten, opened.connections, facts, lambda event: None).run()
+            work = ClusterUp(ten, opened.connections, facts, lambda event: None)
+            return work.run(work.plan())
 
     assert not whole().failures
     assert whole().changes == 0

@@ -35,10 +35,14 @@ PARTS = {
     "queued": "Queued and idle runs",
     "bundles": "Bundles",
     "tee": "Log throughput",
+    "serving": "A service's proxy, in front of a server that takes 10 ms",
     "kubernetes": "The Kubernetes engine",
     "shapes": "One training in pods: many processes in one, or many pods of one",
+    "workbench": "A notebook in a pod, opened again (seconds)",
     "listing": "10,000 pods listed",
+    "metrics": "Metrics of runs, and `top`",
     "listed_runs": "`ps` of 1,000 runs of which 100 wait",
+    "places": "`run --on` over five clusters that answer after 0 to 200 ms",
     "services": "Autoscaler and controller while 36 runs pass (simulated nodes)",
     "hosts": "Machines over SSH (four containers with sshd on this machine's cores)",
     "fitting": "Fitting gangs to nodes (CPU seconds)",
@@ -72,10 +76,15 @@ def tables(results: dict[str, Any]) -> str:
     for part, title in PARTS.items():
         values = results["parts"].get(part)
         if values:
-            lines += ["", f"### {title}", "", *of_part(part, values)]
+            lines += ["", f"### {title}", "", *of_part(part, values), *alone(results.get("alone", {}).get(part))]
     if GPU.exists():
         lines += ["", *gputables.section(json.loads(GPU.read_text()))]
     return "\n".join(lines) + "\n"
+
+
+def alone(about: dict[str, str] | None) -> list[str]:
+    """When a part was measured by itself, after the others: on which day, under which load."""
+    return ["", f"Measured by itself {about['measured']}, at a load average of {about['load']}."] if about else []
 
 
 def with_tables(page: str, results: dict[str, Any]) -> str:
@@ -97,8 +106,13 @@ def measure(chosen: list[str]) -> dict[str, Any]:
             raise SystemExit(f"no such part: {part}; there are: {', '.join(PARTS)}")
         print(f"measuring {part} ...", file=sys.stderr, flush=True)
         results["parts"][part] = dict(importlib.import_module(part).measure())
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    if chosen and "machine" in results:
+        for part in chosen:
+            results.setdefault("alone", {})[part] = {"measured": today, "load": about["load"]}
+        return results
     results["machine"] = about
-    results["measured"] = time.strftime("%Y-%m-%d", time.gmtime())
+    results["measured"] = today
     return results
 
 

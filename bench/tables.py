@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LABELS = {"tee_mb_s": "the launcher's tee, MB/s", "cat_mb_s": "cat, MB/s", "tee_vs_cat": "tee / cat"}
+LABELS = {
+    "tee_mb_s": "the launcher's tee, MB/s",
+    "cat_mb_s": "cat, MB/s",
+    "tee_vs_cat": "tee / cat",
+    "direct_requests_s": "the server directly, requests/s",
+    "proxy_requests_s": "through the proxy, requests/s",
+    "proxy_vs_direct": "proxy / directly",
+    "direct_p99_ms": "99 % of requests directly, ms",
+    "proxy_p99_ms": "99 % through the proxy, ms",
+}
 WHO = ("bare python", "longboat", "torchx", "submitit")
 Row = Sequence[str]
 

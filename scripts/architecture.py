@@ -20,11 +20,21 @@ BEGIN, END = "<!-- folders: python scripts/architecture.py -->", "<!-- end of fo
 # The launcher imports nothing of ours: engines start it as a program.
 ROWS = [
     [("cli", 1)],
-    [("sdk", 1), ("doctor", 1), ("simulator", 2)],
+    [("web", 1)],
+    [("sdk", 1)],
+    [
+        ("sweeps", 1),
+        ("comparison", 1),
+        ("multicluster", 1),
+        ("serving", 1),
+        ("workbench", 1),
+        ("doctor", 1),
+        ("simulator", 1),
+    ],
     [("clusters", 1), ("autoscaler", 2)],
     [("engines", 6), ("launcher", 1)],
-    [("kubeapi", 1), ("fitting", 1), ("specs", 1), ("storage", 1)],
-    [("", 3), ("bundles", 1)],
+    [("clouds", 1), ("kubeapi", 1), ("fitting", 1), ("specs", 1), ("storage", 1)],
+    [("metrics", 1), ("", 2), ("bundles", 1)],
     [("core", 1)],
 ]
 WIDTH, MARGIN, GAP, LINE, LETTER = 1080, 20, 46, 17, 6.9

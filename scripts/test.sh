@@ -22,8 +22,12 @@ system_packages() {
 }
 # Clusters, nodes and trainers side by side on few cores: a test that fails there is tried once more by itself, and is
 # named either way. One that passes only alone is a fault to look into, not a reason to lose the run.
+# A run that takes far too long ends with a summary, before somebody cuts it off without one.
 tests() {
-    .venv/bin/python -m pytest -n "${LONGBOAT_TEST_WORKERS:-3}" --dist loadgroup --durations=20 "$@" && return 0
+    [ -n "${LONGBOAT_TEST_SOAK:-}" ] || set -- --session-timeout 3300 "$@"
+    .venv/bin/python -m pytest -n "${LONGBOAT_TEST_WORKERS:-3}" --dist loadgroup --durations=20 "$@"
+    code=$?
+    [ $code -eq 1 ] || return $code # nothing failed, or the run was broken off: then most tests were not run at all
     .venv/bin/python scripts/unstable.py few || return 1
     echo "once more, by themselves: the tests that failed"
     .venv/bin/python -m pytest --last-failed --last-failed-no-failures none -rA -p no:randomly "$@" |
@@ -41,6 +45,12 @@ frameworks() {
 stores() {
     .venv/bin/python tests/storage/realstores.py || echo "going on without: the tests that need them are skipped"
 }
+clouds() {
+    .venv/bin/python tests/clusters/cloud/servers.py || echo "going on without: the tests that need them are skipped"
+}
+browser() {
+    .venv/bin/python tests/web/browser.py || echo "going on without: the tests that need it are skipped"
+}
 
 phase packages system_packages
 phase environment sh scripts/environment.sh dev
@@ -48,6 +58,8 @@ if [ -z "$failed" ]; then
     phase testbed testbed
     phase frameworks frameworks
     phase stores stores
+    phase clouds clouds
+    phase browser browser
     phase lint sh scripts/lint.sh
     phase tests tests "$@"
 fi

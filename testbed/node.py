@@ -110,6 +110,8 @@ def kubelet_configuration(cluster: Cluster, number: int) -> dict[str, object]:
         # A full disk of the developer's machine is no reason to evict a test's pods.
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
+        # Whoever pulls the same layers from elsewhere with a secret takes a preloaded image from all others otherwise.
+        "imagePullCredentialsVerificationPolicy": "NeverVerify",
         "shutdownGracePeriod": "0s",
         "enableSystemLogHandler": False,
     }

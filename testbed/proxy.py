@@ -107,6 +107,10 @@ class ApiProxy:
         self._is_cut = True
         self._do(lambda: abort_all(self._links))
 
+    def show_certificate(self, certificate: str, key: str) -> None:
+        """To every new connection, in place of the API's own."""
+        self._server_side.load_cert_chain(certificate, key)
+
     def freeze(self) -> None:
         """Half-open: connections stay and new ones are accepted, and nothing ever comes back."""
         self._do(self._flowing.clear)

@@ -21,13 +21,17 @@ import pytest
 
 pytest_plugins = ["testbed.fixtures"]  # cluster, namespace, kubectl, kwok_nodes, api_proxy, registry, hosts, podman
 
-KINDS = ("cluster", "pods", "hosts", "frameworks", "stores", "podman", "browser", "slow")
+KINDS = ("cluster", "pods", "hosts", "frameworks", "stores", "podman", "clouds", "browser", "slow")
 SESSION_MARK = "TEST_SESSION_OF_LONGBOAT"  # not LONGBOAT_*: those are kept from ranks
 LEAVING_S = 10.0
+SOAK_LIST = Path(__file__).with_name("soak.txt")
 
 SESSION = pytest.StashKey[str]()
 RAN = pytest.StashKey[set[str]]()
 COMPLAINTS = pytest.StashKey[list[str]]()
+
+if os.environ.get("LONGBOAT_TEST_SOAK"):
+    os.environ.setdefault("PYTEST_TIMEOUT", "2400")  # whole clusters come and go within one test
 
 
 @pytest.fixture
@@ -70,8 +74,19 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["longboat_session"] = node.config.stash[SESSION]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: Any, sched: Any) -> None:
+    """Names a test at once whose worker died or hung beyond its limit: a run that is cut off later has no summary."""
+    print(f"\nits worker was lost: {crashitem}", file=sys.stderr, flush=True)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes long is left out unless asked for: `make soak`."""
+    lines = [line.strip() for line in SOAK_LIST.read_text().splitlines()]
+    listed = tuple(line for line in lines if line and not line.startswith("#"))
+    for item in items:
+        if item.nodeid.startswith(listed):
+            item.add_marker(pytest.mark.soak)
     if os.environ.get("LONGBOAT_TEST_SOAK"):
         return
     left_out = [item for item in items if item.get_closest_marker("soak")]

@@ -199,6 +199,7 @@ def session(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedP
     """A pytest session of its own under this conftest."""
     rules = (ROOT / "tests" / "conftest.py").read_text().replace("LEAVING_S = 10.0", "LEAVING_S = 0.2")
     (folder / "conftest.py").write_text(rules)
+    (folder / "soak.txt").write_text("tests/none.py::test_none\n")
     env = {key: value for key, value in os.environ.items() if not key.startswith(("LONGBOAT_TEST", "PYTEST"))}
     options = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder), "-p", "no:cacheprovider")
     return run(sys.executable, "-m", "pytest", *options, *arguments, cwd=folder, env={**env, **more})
@@ -225,3 +226,11 @@ def test_a_process_left_behind_is_killed_and_fails_the_session(tmp_path: Path, w
     assert left.returncode == 1, left.stdout
     (pid,) = re.findall(r"left behind, killed: pid (\d+), LONGBOAT_HOME=\S+/home: sleep 1000", left.stdout)
     assert not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_every_line_of_the_soak_list_names_a_test() -> None:
+    lines = [line for line in (ROOT / "tests" / "soak.txt").read_text().splitlines() if line and line[0] != "#"]
+    assert lines == list(dict.fromkeys(lines))
+    for line in lines:
+        file, *_, name = line.split("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(), line

@@ -95,13 +95,16 @@ TESTED_BY = {
     "autoscaler/decide/": "test_decide.py",  # tables of clusters and the whole plan for each
     "autoscaler/model/": "test_decide.py",
     "autoscaler/observe/": "test_from_objects.py",
-    "autoscaler/scale_up/": "test_decide.py",
     "autoscaler/purchase/": "test_optimize.py",
     "autoscaler/scale_down/": "test_decide.py",
+    "autoscaler/scale_up/": "test_decide.py",
     "bundles/trees": "test_extraction.py",
+    "clusters/cloud/aws/templates/network_template": "test_template.py",
+    "clusters/cloud/aws/templates/pool_template": "test_template.py",
     "clusters/fields/": "test_cluster_file.py",
     "clusters/observe/": "test_problems.py",
     "clusters/plan/": "test_host_plan.py",
+    "comparison/page": "test_differences.py",
     "engines/kubernetes/explain/unschedulable": "test_pending.py",
     "engines/kubernetes/gate/reasons": "test_decide.py",
     "engines/kubernetes/reconcile/survivors": "test_node_loss.py",
@@ -114,8 +117,12 @@ TESTED_BY = {
     "fitting/earliest_start": "test_backfill.py",
     "fitting/search": "test_packing.py",
     "launcher/node/environment": "test_node_launcher.py",
+    "multicluster/failover_steps": "test_failover.py",
+    "serving/kubernetes/status": "test_manifests.py",
     "specs/assembly": "test_read.py",
     "specs/fields/rules": "test_read_mistakes.py",
+    "sweeps/kubernetes/sweep_objects": "test_trial_runs.py",
+    "sweeps/report": "test_decide.py",
 }
 
 

@@ -75,7 +75,7 @@ def test_without_rights_a_pool_is_off_until_somebody_says_otherwise(stage: Stage
         assert len(mine) == 1 and "off because of auth" in mine[0]
         assert said == [] and "PoolOff" in {one["reason"] for one in events(stage)}
         command = Command(stage, tmp_path)
-        assert "is not in back-off" in command("retry", "nothing", code=202)
+        assert "is not in backoff" in command("retry", "nothing", code=202)
         assert command("retry", pool.name).split() == [pool.name]
         wait_for("it runs", lambda: len(stage.pods("Running")) == 1)
     assert failures(stage) == () and command("retry") == ""
@@ -147,14 +147,14 @@ def test_back_offs_and_orders_are_in_the_status(stage: Stage, tmp_path: Path) ->
     stage.job("train")
     process = command.start()
     try:
-        wait_for("the back-off is shown", lambda: "BACK-OFF" in shown(command))
+        wait_for("the backoff is shown", lambda: "BACKOFF" in shown(command))
         table = shown(command)
         assert "quota" in table and "not asked again before" in table and "ORDERED" not in table
         stage.fault(SimulatedFault(pool=stage.name("gpu"), kind="other", joins=False))
         command("retry")
         wait_for("the order is shown", lambda: "ORDERED" in shown(command))
         table = shown(command)
-        assert "BACK-OFF" not in table and stage.name("gpu") in table.partition("ORDERED")[2]
+        assert "BACKOFF" not in table and stage.name("gpu") in table.partition("ORDERED")[2]
     finally:
         process.terminate()
         process.communicate(timeout=60)

@@ -8,8 +8,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from longboat.cli.attach import RunWatcher, exit_code, replay_words
-from longboat.core.runs import Attempt, Failure, RunStatus
+from longboat.cli.attach import RunWatcher, closing_counts, exit_code, replay_words
+from longboat.core.runs import Attempt, Failure, RankStatus, RunStatus
 from longboat.engines.engine import Engine
 
 LOST = Failure(cause="lost", exit_code=208, message="node n1 (worker-0) was lost")
@@ -132,3 +132,17 @@ def test_a_run_that_was_there_already_is_no_fresh_start() -> None:
     assert "exists already and is running: nothing new" in replay_words(status("running", 0))
     ended = msgspec.structs.replace(status("stopped", 0), ended=time.time() - 120)
     assert replay_words(ended) == " exists already and was stopped 2m ago: nothing new is started"
+
+
+def test_the_closing_counts_are_those_of_the_roles() -> None:
+    def rank(number: int, role: str, node: str, step: int | None = None, **metrics: float) -> RankStatus:
+        return RankStatus(rank=number, role=role, node=node, alive=False, step=step, metrics=metrics)
+
+    workers = [rank(number, "worker", f"worker-{number // 2}", 300, loss=0.5) for number in range(4)]
+    plain = msgspec.structs.replace(status("succeeded", 0), ranks=tuple(workers), step=300)
+    assert closing_counts(plain) == "", "one role is the usual case, and was said at the start"
+    others = [rank(4, "ps", "ps-0"), rank(5, "eval", "eval-0", 200, accuracy=0.9, loss=0.7)]
+    several = msgspec.structs.replace(plain, ranks=(*workers, *others))
+    assert closing_counts(several) == "2 worker, 1 ps, 1 eval; step 300: loss=0.5, accuracy=0.9"
+    silent = msgspec.structs.replace(several, step=None, ranks=(workers[0], others[0]))
+    assert closing_counts(silent) == "1 worker, 1 ps"

@@ -51,7 +51,8 @@ def test_hosts_that_failed_are_told_even_if_the_others_get_no_addresses(monkeypa
         "w-1": SimulatedHost("w-1", log),
     }
     facts = {host.name: bare(host.name) for host in spec.hosts}
-    result = ClusterUp(spec, hosts, facts, lambda event: None).run()
+    work = ClusterUp(spec, hosts, facts, lambda event: None)
+    result = work.run(work.plan())
     assert [(failure.host, failure.step) for failure in result.failures][0] == ("w-0", "packages")
     assert result.failures[-1].host == "cp-0"
 

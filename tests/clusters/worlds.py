@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 from typing import Any
 
 from longboat.clusters.observe.facts import HostFacts
@@ -32,3 +34,8 @@ def bare(name: str, **fields: Any) -> HostFacts:
         "sysctls": (("net.ipv4.ip_forward", "0"),),
     }
     return HostFacts(**{"name": name, **known, **fields})
+
+
+def packed(text: str) -> str:
+    """As a control plane sends lists of nodes and pods."""
+    return base64.encodebytes(gzip.compress(text.encode())).decode()

@@ -23,14 +23,8 @@ LONG_S = 180.0
 
 IN_PODMAN = frozenset(
     {
-        "test_a_rank_knows_its_folders",
-        "test_four_ranks_write_and_a_follower_sees_the_very_same_bytes",
-        "test_the_first_rank_that_failed_of_several",
         "test_more_memory_than_allowed",
         "test_ranks_have_time_to_save",
-        "test_the_whole_tree_goes",
-        "test_a_stop_right_after_the_submission",
-        "test_the_whole_gang_restarts_and_resumes",
         "test_nothing_is_left_but_checkpoints",
         "test_a_secret_reaches_the_ranks_and_no_file",
         "test_a_folder_as_a_volume",

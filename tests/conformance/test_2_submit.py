@@ -105,6 +105,7 @@ def test_a_list_shows_the_newest_first_and_a_status_shows_all(jobs: Jobs) -> Non
     assert full.created <= (full.started or 0) <= (full.ended or 0)
     assert [(rank.rank, rank.node, rank.alive, rank.exit_code) for rank in full.ranks] == [(0, "worker-0", False, 0)]
     assert full.step == 3
+    assert [(step, value) for step, _, value in jobs.place.again().metrics_of("two").series["loss"]] == [(3, 0.5)]
 
 
 def test_a_plan_shows_the_layout_and_changes_nothing(jobs: Jobs, tmp_path: Path) -> None:
@@ -124,4 +125,6 @@ def test_lists_tell_the_step_of_a_run_that_runs(jobs: Jobs) -> None:
         return [(each.step, each.metrics) for each in jobs.engine.with_steps(listed)] == [(7, {"loss": 0.25})]
 
     jobs.until(is_told, "the step is told")
+    jobs.until(lambda: jobs.engine.status(run.name).ranks[0].usage.memory, "the rank is sampled")
+    assert jobs.engine.metrics_of(run.name).system["0"]["memory"][0][1] > 1 << 20
     jobs.engine.stop(run.name)

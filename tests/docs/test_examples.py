@@ -7,7 +7,7 @@ stands for any text within a line and, alone, for any lines. A command with no l
 
 docs/kubernetes.md is run on the test cluster, in a namespace of its own: its context is called `lab`, kubectl is there,
 and the node has the image `python:3.12-slim`. Recipes and the cheat sheet are run on test hosts
-(tests/clusters/test_recipes.py); here their commands are only parsed.
+(tests/clusters/test_recipes.py); here their commands are only parsed, but for those of this machine.
 """
 
 from __future__ import annotations
@@ -31,9 +31,14 @@ from testbed.fixtures import Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_CLUSTER = ROOT / "docs" / "kubernetes.md"
-RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
+DISTRIBUTED_CNN = ROOT / "docs" / "recipes" / "distributed-cnn.md"
+"""Needs TensorFlow: run by tests/frameworks/test_distributed_cnn.py."""
+RECIPES = sorted(
+    set((ROOT / "docs" / "recipes").glob("*.md")) - {ROOT / "docs" / "recipes" / "sweep.md", DISTRIBUTED_CNN}
+)
+"""Those that need hosts."""
 CHEAT_SHEET = ROOT / "docs" / "cheatsheet.md"
-PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - set(RECIPES))
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - {*RECIPES, DISTRIBUTED_CNN})
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w-]+\.(?:py|yaml|sh))")
 

@@ -24,9 +24,16 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "tensorflow": ("tensorflow-cpu>=2.16", "tf-keras>=2.16"),
     "jax": ("jax>=0.5",),
     "mpi": ("mpi4py>=4", "numpy"),
+    "workbench": ("tensorboard>=2.20,<3", "jupyterlab>=4.4,<5", "ipykernel", "setuptools"),
 }
-IMPORTS = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "mpi": "mpi4py"}
-DISK = {"torch": 8 * GIB, "tensorflow": 4 * GIB, "jax": 2 * GIB, "mpi": GIB}
+IMPORTS = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "mpi": "mpi4py",
+    "workbench": "tensorboard, jupyterlab",
+}
+DISK = {"torch": 8 * GIB, "tensorflow": 4 * GIB, "jax": 2 * GIB, "mpi": GIB, "workbench": 2 * GIB}
 """Free space a build needs: what it installs and what pip unpacks on the way."""
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.frameworks.conftest import Ended, RunJob
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.frameworks]
 
 STEPS = 12
 CRASH_AT = 5

@@ -13,7 +13,7 @@ import pytest
 
 import longboat
 from longboat.launcher import vendored
-from longboat.launcher.zipapp import write_zipapp
+from longboat.launcher.zipapp import without_docstrings, write_zipapp
 from tests.launcher.nodes import LAUNCHER, Node
 from tests.launcher.starters.test_torchrun_worker import torchrun_node
 
@@ -50,6 +50,26 @@ def test_what_is_carried_imports_only_what_is_carried() -> None:
         wanted = [node.module for node in body if isinstance(node, ast.ImportFrom) and node.module]
         ours = [name.removeprefix("longboat.") for name in wanted if name.startswith("longboat.")]
         assert set(ours) <= carried | {"launcher"}, file
+
+
+def statements(tree: ast.Module) -> list[tuple[type[ast.stmt], int]]:
+    return [(type(node), node.lineno) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+
+
+def test_docstrings_are_left_out_and_every_line_stays_where_it_was() -> None:
+    for file in [*sorted((PACKAGE / "launcher").rglob("*.py")), *(PACKAGE / name for name in vendored.FILES)]:
+        source = file.read_bytes()
+        trees = ast.parse(source), ast.parse(without_docstrings(source))
+        for node in ast.walk(trees[0]):
+            value = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                value.value = ""
+        assert ast.dump(trees[0]) == ast.dump(trees[1]), file
+        assert statements(trees[0]) == statements(trees[1]), file
+    text = b'def f():\n    """One\n    two."""\nX = """kept\n"""\nY = 1\n"""Of Y."""  # why\n'
+    assert without_docstrings(text) == b'def f():\n    ""\n\nX = """kept\n"""\nY = 1\n""  # why\n'
+    argument = b'f(\n    """kept""",\n    """also\n    kept""",\n)\n'
+    assert without_docstrings(argument) == argument
 
 
 SCRIPT = """

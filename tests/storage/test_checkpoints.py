@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
+from longboat.storage import checkpoints
 from longboat.storage.checkpoints import checkpoint_at, complete_steps, newest_complete, prune, remove_own
 
 
@@ -178,3 +179,28 @@ def test_an_emptied_folder_goes_too(tmp_path: Path) -> None:
     checkpoint(tmp_path / "mine", "step-1")
     assert remove_own(tmp_path / "mine") == []
     assert not (tmp_path / "mine").exists()
+
+
+def promoted_at(monkeypatch: pytest.MonkeyPatch, folder: Path, moment: str) -> None:
+    """Somebody promotes step 2 while a prune is at work: at the removal before it, or right before its own rename."""
+    rename = os.rename
+
+    def renamed(source: str | Path, target: str | Path) -> None:
+        if Path(source).name == moment:
+            (folder / ".promoted-step-2").touch()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", renamed)
+
+
+@pytest.mark.parametrize("moment", ["step-1", "step-2"])
+def test_one_that_is_promoted_while_a_prune_is_under_way_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    for step in (1, 2, 3):
+        checkpoint(tmp_path, f"step-{step}")
+    promoted_at(monkeypatch, tmp_path, moment)
+    assert prune(tmp_path, 1) == [tmp_path / "step-1"]
+    assert names(tmp_path) == [".promoted-step-2", "step-2", "step-3"]
+    assert (tmp_path / "step-2" / "model.bin").stat().st_size == 100
+    assert checkpoints.remove_one(tmp_path, "step-2"), "who asks for it removes it all the same"

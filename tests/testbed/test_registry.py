@@ -91,6 +91,9 @@ def test_cached_images_are_served_and_strangers_are_not_found(registry: Registry
     kubectl("create", "-f", "-", text=pod("served", containers=[one]))
     kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/served", "--timeout=60s")
     assert kubectl("logs", "served") == "42\n"
+    preloaded = one | {"image": images.reference("python"), "imagePullPolicy": "IfNotPresent"}
+    kubectl("create", "-f", "-", text=pod("preloaded", containers=[preloaded]))
+    kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/preloaded", "--timeout=60s")
     for path in ("/v2/other/manifests/latest", "/v2/team/python/blobs/sha256:0", "/", "/v2/team/python/tags/list"):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(registry.url + path, timeout=10)

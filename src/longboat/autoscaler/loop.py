@@ -35,11 +35,16 @@ class AutoscalerLoop:
         listeners: tuple[TurnListener, ...] = (),
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client, self.config, self._providers = client, config, providers
+        self._client, self._providers = client, providers
         self._listeners, self._may_work = listeners, may_work
         self._store = OrderStore(client, config.home)
-        self._actuator = Actuator(client, config, providers, self._store, may_work=may_work)
         self._watcher: ClusterWatcher | None = None
+        self.reconfigure(config)
+
+    def reconfigure(self, config: AutoscalerConfig) -> None:
+        """Go by these pools from the next turn on; providers are the same. Between turns only."""
+        self.config = config
+        self._actuator = Actuator(self._client, config, self._providers, self._store, may_work=self._may_work)
 
     def run(self, ending: threading.Event) -> None:
         """Take turns until it is closed or loses leadership."""

@@ -10,16 +10,19 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from longboat.autoscaler.loop import AutoscalerLoop
 from longboat.autoscaler.model.config import INTERVAL_S, AutoscalerConfig, LoopPace
 from longboat.autoscaler.model.pools_file import read_pools, read_providers
-from longboat.autoscaler.model.provider_settings import ExecSettings
+from longboat.autoscaler.model.provider_settings import CloudSettings, ExecSettings
 from longboat.autoscaler.model.snapshot_file import SavedSnapshot
 from longboat.autoscaler.model.turn import LoopTurn, TurnListener
 from longboat.autoscaler.observe.observe import observe
 from longboat.autoscaler.observe.orders import OrderStore
 from longboat.autoscaler.observe.watch import listed
-from longboat.autoscaler.providers.registry import differences, open_providers
+from longboat.autoscaler.providers.provider import ProviderError
+from longboat.autoscaler.providers.registry import differences, discover, open_providers
 from longboat.autoscaler.report.events import Events, Webhook
 from longboat.autoscaler.report.metrics import Metrics, serve
 from longboat.autoscaler.report.status import Report, Reporter, read_report
@@ -32,6 +35,8 @@ from longboat.kubeapi.watch import UNHEALTHY_S
 
 LEASE_NAME = "longboat-autoscaler"
 WEBHOOK = "LONGBOAT_AUTOSCALER_WEBHOOK"
+REFRESH_S = 600.0
+"""Between two looks at the pools of a cloud: people change sizes and make node groups by the hour."""
 
 
 class RunOptions(NamedTuple):
@@ -52,12 +57,20 @@ class Output(NamedTuple):
 
 
 def read_config(pools_file: str, *, interval_s: float = INTERVAL_S, is_dry: bool = True) -> AutoscalerConfig:
-    """All but where its memory is kept, which only the cluster can tell."""
+    """All but where its memory is kept, which only the cluster can tell. Clouds are asked for their pools."""
     pools, settings = read_pools(pools_file)
     known = read_providers(pools_file)
-    return AutoscalerConfig(
-        pools=pools, settings=settings, pace=LoopPace(interval_s=interval_s), is_dry=is_dry, providers=known
-    )
+    pace = LoopPace(interval_s=interval_s)
+    return with_discovered(AutoscalerConfig(pools=pools, settings=settings, pace=pace, is_dry=is_dry, providers=known))
+
+
+def with_discovered(config: AutoscalerConfig) -> AutoscalerConfig:
+    """With the pools that clouds show now, in place of those that they showed before. Raises ProviderError."""
+    written = tuple(pool for pool in config.pools if not pool.is_estimated)
+    pools, notes = discover(written, config.providers)
+    if (pools, notes) == (config.pools, config.notes):
+        return config
+    return msgspec.structs.replace(config, pools=pools, notes=notes)
 
 
 def observe_once(client: Client, config: AutoscalerConfig) -> SavedSnapshot:
@@ -101,7 +114,8 @@ class AutoscalerService:
 
     def run(self) -> None:
         """Serve until `ending` is set."""
-        for text in differences(self.config.pools, self.providers):
+        written = tuple(pool for pool in self.config.pools if not pool.is_estimated)
+        for text in (*self.config.notes, *differences(written, self.providers)):
             self.say(text)
         listeners: list[TurnListener] = [self.metrics, self.log]
         webhook = None
@@ -163,15 +177,50 @@ class AutoscalerService:
     def loop(self, left_s: Callable[[], float], listeners: tuple[TurnListener, ...]) -> AutoscalerLoop:
         """The loop of one term of leadership: it writes only while the term lasts."""
         config = self.config
+        refresh = PoolRefresh(self)
+        listeners = (*listeners, refresh)
         if config.is_dry:
-            return AutoscalerLoop(self.client, config, self.providers, listeners=listeners)
+            refresh.loop = AutoscalerLoop(self.client, config, self.providers, listeners=listeners)
+            return refresh.loop
         client = self.client.within(left_s)
         providers = open_providers(config.pools, config.providers, client, config.home)
 
         def may_work() -> bool:
             return left_s() > 0 and not self.ending.is_set()
 
-        return AutoscalerLoop(client, config, providers, listeners=listeners, may_work=may_work)
+        refresh.loop = AutoscalerLoop(client, config, providers, listeners=listeners, may_work=may_work)
+        return refresh.loop
+
+
+class PoolRefresh:
+    """A listener of the loop: between turns in which nothing was done, clouds are asked for their pools again."""
+
+    def __init__(self, service: AutoscalerService) -> None:
+        self.service = service
+        self.loop: AutoscalerLoop | None = None
+        self._asked_at = clock()
+        self._trouble = ""
+
+    def turned(self, turn: LoopTurn) -> None:
+        config = self.service.config
+        is_due = clock() - self._asked_at >= REFRESH_S and not turn.results
+        if not is_due or not any(isinstance(each, CloudSettings) for each in config.providers.values()):
+            return
+        self._asked_at = clock()
+        try:
+            new, trouble = with_discovered(config), ""
+        except ProviderError as error:
+            new, trouble = config, f"pools are as they were: {error.message}"
+        if trouble and trouble != self._trouble:
+            self.service.say(trouble)
+        self._trouble = trouble
+        if new is not config and self.loop is not None:
+            self.service.config = new
+            self.loop.reconfigure(new)
+            self.service.say(f"pools as the cloud shows them now: {', '.join(pool.name for pool in new.pools)}")
+
+    def failed(self, message: str) -> None:
+        pass
 
 
 class TurnLog:

@@ -14,10 +14,11 @@ from types import FrameType, TracebackType
 
 from longboat.cli.input.engine_option import placed
 from longboat.cli.output.log_printer import LinePrinter
+from longboat.cli.output.tables import show_metrics
 from longboat.cli.output.terminal import clean, paint, say
 from longboat.cli.output.times import show_duration
 from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
-from longboat.core.runs import LogQuery, RunStatus
+from longboat.core.runs import LogQuery, RunStatus, latest_step
 from longboat.core.words import counted
 from longboat.engines.engine import Engine
 from longboat.engines.shared.retry_policy import describe
@@ -55,9 +56,20 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
         except OSError as error:
             raise told_of_run(error, run.name) from error
         ended = engine.wait(run.name)
+    notify_of_end(engine, ended)
     if not quiet:
         summarise(ended, printer.say)
     return ended
+
+
+def notify_of_end(engine: Engine, ended: RunStatus) -> None:
+    """Send the notices of a cluster's run; on this machine its supervisor does, whether somebody looks or not."""
+    if engine.name == "local":
+        return
+    from longboat.engines.lifecycle.notices import notify_once
+    from longboat.engines.shared.home import Home
+
+    notify_once(Home(), ended, time.time(), lambda text: say(f"longboat: {text}"))
 
 
 def is_replay(run: RunStatus) -> bool:
@@ -227,6 +239,8 @@ def summarise(run: RunStatus, tell: Callable[[str], None]) -> None:
     tries = f", attempt {run.attempt + 1} of {run.retries + 1}" if run.attempt else ""
     if run.phase == "succeeded":
         tell(f"longboat: {run.name} {paint('succeeded', 'green', sys.stderr)}{time}{tries}")
+        if parts := closing_counts(run):
+            tell(f"longboat: {clean(parts)}")
         if run.checkpoint:
             tell(f"longboat: newest checkpoint: {run.checkpoint}")
         return
@@ -236,6 +250,22 @@ def summarise(run: RunStatus, tell: Callable[[str], None]) -> None:
     tell(f"longboat: {run.name} {paint(run.phase, colour, sys.stderr)}{time}{code}{tries}{reason}")
     if run.phase == "failed":
         tell(f"{paint('hint:', 'cyan', sys.stderr)} {placed(f'longboat explain {run.name}')}")
+
+
+def closing_counts(run: RunStatus) -> str:
+    """What took part, role by role, and how far it came; nothing to say of a run with a single role."""
+    nodes: dict[str, set[str]] = {}
+    for rank in run.ranks:
+        nodes.setdefault(rank.role, set()).add(rank.node)
+    if len(nodes) < 2:
+        return ""
+    counts = ", ".join(f"{len(names)} {role}" for role, names in nodes.items())
+    metrics: dict[str, float] = {}
+    for role in nodes:
+        for name, value in latest_step(rank for rank in run.ranks if rank.role == role)[1].items():
+            metrics.setdefault(name, value)
+    reached = f"; step {run.step}" if run.step is not None else ""
+    return f"{counts}{reached}{': ' if reached and metrics else ''}{show_metrics(metrics) if reached else ''}"
 
 
 def exit_code(run: RunStatus) -> int:

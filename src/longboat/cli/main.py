@@ -19,43 +19,61 @@ from longboat import __version__
 if TYPE_CHECKING:
     from click import Context, HelpFormatter
 
+MORE = "More"
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Train": {
         "run": ("commands.jobs.run", "Run a script, a job file or a command."),
+        "sweep": ("commands.sweeps.group", "Try a job with many parameters; find the best."),
         "rerun": ("commands.jobs.rerun", "Run a run once more, with its code."),
         "check": ("commands.jobs.check", "Validate job files and show what would run."),
         "init": ("commands.jobs.init", "Write a job file, from a script or a few questions."),
-        "import": ("commands.jobs.import_", "Translate a job file of SkyPilot or dstack."),
     },
     "Look": {
         "ps": ("commands.runs.ps", "List runs: the unfinished and the recent."),
         "status": ("commands.runs.status", "Show runs in full: ranks, attempts, folders."),
         "logs": ("commands.runs.logs", "Print the log of a run."),
+        "top": ("commands.metrics.top", "Watch all runs and GPUs, and who uses them."),
+        "metrics": ("commands.metrics.metrics", "Show curves of a run: loss, GPUs, memory."),
+        "compare": ("commands.metrics.compare", "Put runs side by side: parameters, metrics, code."),
         "explain": ("commands.runs.explain", "Say why a run failed, or what it waits for."),
-        "wait": ("commands.runs.wait", "Wait until runs have ended."),
+        "board": ("commands.workbench.board", "Show curves of runs in TensorBoard."),
     },
     "Act": {
         "stop": ("commands.runs.stop", "Stop runs."),
         "rm": ("commands.runs.rm", "Remove runs; checkpoints stay."),
-        "prune": ("commands.runs.prune", "Remove runs that ended long ago."),
-        "priority": ("commands.runs.priority", "Change the priority of a waiting run."),
         "exec": ("commands.runs.exec", "Run a command in a node of a run."),
+        "serve": ("commands.serve.group", "Serve a checkpoint over HTTP; update it without a lost request."),
         "cp": ("commands.runs.cp", "Copy files into or out of a run."),
+        "checkpoint": ("commands.checkpoints.checkpoint", "List, fetch, keep and verify checkpoints."),
+        "notebook": ("commands.workbench.notebook", "Open JupyterLab with GPUs."),
     },
     "Set up": {
         "cluster": ("cluster.group", "Make a cluster of machines, and take it down again."),
         "doctor": ("commands.setup.doctor", "Check this machine, or a cluster; say what mends it."),
-        "secret": ("commands.setup.secret", "Keep secrets for runs."),
-        "autoscaler": ("admin.autoscaler", "Grow and shrink pools of machines; say why."),
         "config": ("commands.setup.config", "Set the default engine, cluster, image and storage."),
+        "secret": ("commands.setup.secret", "Keep secrets for runs."),
+    },
+    MORE: {
+        "wait": ("commands.runs.wait", "Wait until runs have ended."),
+        "prune": ("commands.runs.prune", "Remove runs that ended long ago."),
+        "priority": ("commands.runs.priority", "Change the priority of a waiting run."),
+        "cost": ("commands.clusters.cost", "Add up GPU-hours and money, by run, user, label or pool."),
+        "gpus": ("commands.clusters.gpus", "List GPUs of all clusters: what is free, what it costs."),
+        "shell": ("commands.workbench.shell", "Open a terminal on a node with GPUs."),
+        "ssh-config": ("commands.workbench.ssh_config", "Print the ssh configuration of an open shell or notebook."),
+        "drill": ("commands.checkpoints.drill", "Kill parts of a run, and check that it recovers."),
+        "volume": ("commands.setup.volume", "List, make, remove and measure volumes of a cluster."),
+        "import": ("commands.jobs.import_", "Translate job files and cluster files of other tools."),
+        "schema": ("commands.jobs.schema", "Print the JSON schema of a job file."),
+        "autoscaler": ("admin.autoscaler", "Grow and shrink pools of machines; say why."),
         "install": ("admin.install", "Put the controller into a cluster, or take it out."),
         "controller": ("admin.controller", "Admit waiting runs and restart failed ones."),
-        "volume": ("commands.setup.volume", "List, make, remove and measure volumes of a cluster."),
-        "schema": ("commands.jobs.schema", "Print the JSON schema of a job file."),
+        "ui": ("commands.workbench.ui", "Show runs, GPUs and sweeps in a browser."),
         "completion": ("commands.setup.completion", "Print the completion script of a shell."),
     },
 }
-"""Section of the help -> command -> (module of longboat.cli, one line of help)."""
+"""Section of the help -> command -> (module of longboat.cli, one line of help). Of the section MORE the help shows only
+the names, so that it stays one screen."""
 
 COMPLETE_VAR = "_LONGBOAT_COMPLETE"
 
@@ -93,6 +111,9 @@ class LazyCommands(click.Group):
         width = max(map(len, self.table))
         for title, commands in self.sections.items():
             with formatter.section(title):
+                if title == MORE:
+                    formatter.write_text(", ".join(commands))
+                    continue
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
     def shell_complete(self, ctx: Context, incomplete: str) -> list[Any]:

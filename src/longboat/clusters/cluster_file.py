@@ -11,6 +11,10 @@ from typing import Any
 
 import msgspec
 
+from longboat.clouds.machine_types import MachineTable
+from longboat.clusters.cloud.consistency import make_pool
+from longboat.clusters.cloud.kinds import CLOUDS
+from longboat.clusters.cloud.spec import CloudSpec
 from longboat.clusters.fields import rules
 from longboat.clusters.fields.cluster_fields import FILE
 from longboat.clusters.fields.consistency import FileCheck, resolved
@@ -58,10 +62,37 @@ def _from_fields(fields: Mapping[str, Any], flag: str) -> ClusterSpec:
 
 
 def _cluster(root: YamlNode, folder: Path, mistakes: Mistakes) -> ClusterSpec:
+    kind = root.value.get("kind") if isinstance(root.value, dict) else None
+    if kind is not None and kind.value in CLOUDS:
+        return _cloud_cluster(str(kind.value), root, folder, mistakes)
     values = FILE.read(root, FieldPath("", mistakes)) or {}
     FileCheck(values, root, mistakes).check(folder)
     mistakes.raise_if_any()
     return _assemble(values, folder)
+
+
+def _cloud_cluster(kind: str, root: YamlNode, folder: Path, mistakes: Mistakes) -> ClusterSpec:
+    shape, check = CLOUDS[kind]
+    values = shape.read(root, FieldPath("", mistakes)) or {}
+    table = check(values, root, mistakes).check(folder)
+    mistakes.raise_if_any()
+    return _assemble_cloud(values, table, folder)
+
+
+def _assemble_cloud(values: dict[str, Any], table: MachineTable, folder: Path) -> ClusterSpec:
+    pools = tuple(make_pool(pool, table) for pool in values["pools"])
+    if "machines" in values:
+        values["machines"] = resolved(values["machines"], folder)
+    cloud = CloudSpec(
+        region=values["region"],
+        pools=pools,
+        tags=tuple(values.get("tags", {}).items()),
+        **{key: values[key] for key in ("version", "network", "storage", "machines") if key in values},
+    )
+    addons = values.get("addons", ("gpu", "controller") if any(pool.gpus for pool in pools) else ("controller",))
+    return ClusterSpec(
+        name=values["name"], kind=values["kind"], addons=addons, image=values.get("image"), cloud=cloud,
+    )  # fmt: skip
 
 
 def _assemble(values: dict[str, Any], folder: Path) -> ClusterSpec:
@@ -88,6 +119,7 @@ def _resolved_source(source: SoftwareSource, folder: Path) -> SoftwareSource:
         source,
         location=source.location and resolved(source.location, folder),
         images=source.images and resolved(source.images, folder),
+        flanneld=source.flanneld and resolved(source.flanneld, folder),
         repositories=tuple(
             msgspec.structs.replace(each, key=resolved(each.key, folder)) for each in source.repositories
         ),

@@ -199,6 +199,19 @@ def put_context(added: str, name: str, environment: Mapping[str, str], *, is_cur
     return _change(environment, lambda existing: merge(existing, added, name, is_current=is_current))
 
 
+def check_name(name: str, environment: Mapping[str, str]) -> None:
+    """Raises UsageError where `put_context` would find the name taken by a context that Longboat did not make."""
+    path = files_of(environment)[0]
+    with disk(f"read {path}"):
+        file = _Document(path.read_text(encoding="utf-8") if path.exists() else "")
+    context = file.entry("contexts", name)
+    if context is not None and not file.is_marked(context):
+        raise UsageError(
+            f"the kubeconfig has a context {name} that Longboat did not make",
+            hint="give the cluster another name, or rename that context: kubectl config rename-context",
+        )
+
+
 def drop_context(name: str, environment: Mapping[str, str]) -> Path | None:
     """`remove` from the user's kubeconfig; returns its path, None: it had nothing of ours."""
 

@@ -6,7 +6,8 @@ from longboat.clusters.spec import ClusterSpec, HostSpec
 
 NODE_PORTS = ("10250/tcp", "30000:32767/tcp")
 CONTROL_PORTS = ("6443/tcp", "2379:2380/tcp")
-VXLAN_PORTS = ("8472/udp",)
+VXLAN_PORT = 8472
+"""Linux' own, which flannel takes too; not the standard's 4789."""
 ALONE_PORTS = ("6443/tcp",)
 """Of this machine alone: its pods come to the API server from their own addresses. Nobody else has to."""
 
@@ -14,5 +15,5 @@ ALONE_PORTS = ("6443/tcp",)
 def ports(spec: ClusterSpec, host: HostSpec) -> tuple[str, ...]:
     if spec.kind == "local":
         return ALONE_PORTS
-    wanted = NODE_PORTS + (VXLAN_PORTS if spec.network.kind == "flannel" else ())
+    wanted = NODE_PORTS + ((f"{VXLAN_PORT}/udp",) if spec.network.kind == "flannel" else ())
     return wanted + (CONTROL_PORTS if host.role == "control-plane" else ())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from longboat.clusters.cloud.spec import CloudSpec
 from longboat.core.jobs import Value
 from longboat.fitting.model.nodes import Taint
 
-ClusterKind = Literal["ssh", "local", "existing"]
+ClusterKind = Literal["ssh", "local", "existing", "aws", "azure", "gcp"]
 Role = Literal["control-plane", "worker"]
 GpuChoice = Literal["auto", "yes", "no"]
 FirewallChoice = Literal["check", "open", "ignore"]
@@ -84,6 +85,8 @@ class SoftwareSource(Value, frozen=True):
     """`packages`: the host's package manager; `files`: a folder or bundle here, or a URL with the same layout."""
     location: str | None = None
     """Of files."""
+    flanneld: str | None = None
+    """Of packages: the program of `network: flannel`, a file here or a URL; none: the project's release."""
     sha256: str | None = None
     """Of files: checksum of the bundle's manifest, which has those of all others."""
     repositories: tuple[PackageRepository, ...] = ()
@@ -149,6 +152,9 @@ class ClusterSpec(Value, frozen=True):
     """Add-on to a file or URL, instead of the manifest that its project publishes."""
     kubelet: tuple[tuple[str, str], ...] = ()
     """KubeletConfiguration fields as JSON texts, for machines with needs of their own."""
+
+    cloud: CloudSpec | None = None
+    """Of a cloud's kind: its region, network and pools."""
 
     @property
     def control_planes(self) -> tuple[HostSpec, ...]:

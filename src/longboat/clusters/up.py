@@ -14,9 +14,10 @@ from pathlib import Path
 from longboat.clusters.apply import nodes as cluster_nodes
 from longboat.clusters.apply.execute import Execution
 from longboat.clusters.apply.step_log import Listener, StepEvent, StepFailure
-from longboat.clusters.hosts.connection import Content, HostConnection, check
+from longboat.clusters.hosts.connection import Content, FilePart, HostConnection, check
 from longboat.clusters.observe.facts import HostFacts
-from longboat.clusters.offline.manifest import IMAGES
+from longboat.clusters.offline.addon_files import archive_references
+from longboat.clusters.offline.manifest import FLANNELD, IMAGES
 from longboat.clusters.offline.software_bundle import SoftwareBundle
 from longboat.clusters.plan import gpu, kubeadm, node_settings, packages
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
@@ -51,20 +52,24 @@ class ClusterUp:
         facts: Mapping[str, HostFacts],
         listen: Listener,
         bundle: SoftwareBundle | None = None,
+        programs: Mapping[str, FilePart] | None = None,
     ) -> None:
+        """`programs`: flanneld by architecture, where it comes from no bundle."""
         self._spec = spec
         self._hosts = hosts
         self._facts = facts
         self._listen = listen
         self._bundle = bundle
+        self._programs = programs or {}
         self._tokens = cluster_nodes.JoinTokens(self._control, self._certificates)
 
     def plan(self) -> ClusterPlan:
-        references = self._bundle.manifest.images if self._bundle else ()
+        references = self._bundle.manifest.images if self._bundle else archive_references(self._spec)
         return plan_hosts(self._spec, self._facts, load_keys(self._spec, list(self._facts.values())), references)
 
-    def run(self) -> UpResult:
-        first = self._plan_and_execute(self.plan())
+    def run(self, plan: ClusterPlan) -> UpResult:
+        """Carry out the plan of the hosts, then what depends on nodes that have joined."""
+        first = self._execute(plan)
         failed = {failure.host for failure in first.failures}
         if self._control.name in failed:
             return first
@@ -80,11 +85,10 @@ class ClusterUp:
 
     def _connect(self, first: UpResult, joined: Sequence[str]) -> UpResult:
         """The second pass: network, labels and taints of those who have joined."""
-        failed: set[str] = set()
         self._register(joined)
         nodes = cluster_nodes.wait_for_ranges(self._control, joined, RANGES_S)
-        second = self._plan_and_execute(plan_network(self._spec, self._facts, nodes, self._manifest()))
-        failed |= {failure.host for failure in second.failures}
+        second = self._execute(plan_network(self._spec, self._facts, nodes, self._manifest()))
+        failed = {failure.host for failure in second.failures}
         changes = first.changes + second.changes + self._settle(nodes)
         ready = cluster_nodes.wait_until_ready(self._control, [name for name in joined if name not in failed], READY_S)
         return UpResult(
@@ -110,7 +114,7 @@ class ClusterUp:
     def _control(self) -> HostConnection:
         return self._hosts[self._spec.control_planes[0].name]
 
-    def _plan_and_execute(self, plan: ClusterPlan) -> UpResult:
+    def _execute(self, plan: ClusterPlan) -> UpResult:
         try:
             failures = Execution(self._hosts, self._stdin, self._listen).run(plan)
         finally:
@@ -130,6 +134,9 @@ class ClusterUp:
         if step.kind == "packages":
             assert self._bundle is not None  # such steps are planned for a bundle only
             return self._bundle.packages_stream()
+        if step.kind == "program":
+            architecture = self._facts[step.host].architecture
+            return (self._bundle.part(FLANNELD) if self._bundle else self._programs[architecture],)
         if step.kind in ("script", "restart"):
             return b""
         if step.kind == "manifest":

@@ -87,10 +87,24 @@ class EngineError(LongboatError):
     exit_code = 205
 
 
+class StoreUnavailable(EngineError):
+    """An object store does not answer, or says that it cannot now: it may be back later, nothing else is wrong."""
+
+
 class WaitTimeout(LongboatError):
     """`wait --timeout` ended before the run did. The run goes on."""
 
     exit_code = 206
+
+
+class DrillFailed(LongboatError):
+    """A recovery drill was carried out, and something that it checks did not hold."""
+
+    exit_code = 211
+
+
+class CheckpointDamaged(EngineError):
+    """`checkpoint verify` has found that a checkpoint is not what was written."""
 
 
 RUN_TIMEOUT_EXIT = 207

@@ -6,6 +6,7 @@ A Job always has roles: a job file without `roles` has one role named `worker`. 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -20,8 +21,15 @@ Medium = Literal["disk", "memory"]
 
 FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow", "jax", "mpi", "none")
 
+Scalar = bool | int | float | str
+SweepMethod = Literal["grid", "random", "tpe", "asha"]
+METHODS: tuple[SweepMethod, ...] = ("grid", "random", "tpe", "asha")
+Goal = Literal["min", "max"]
+
 DEFAULT_ROLE = "worker"
-PASSIVE_ROLES = ("ps", "evaluator")
+EVALUATOR_ROLES = ("evaluator", "eval")
+"""Roles that judge checkpoints beside the training, and are no part of its cluster."""
+PASSIVE_ROLES = ("ps", *EVALUATOR_ROLES)
 """Roles that do not decide success unless `ends` names them."""
 
 CAUSES = (
@@ -108,16 +116,96 @@ class DataImport(Value, frozen=True):
     unpack: bool = True
 
 
+class Keep(Value, frozen=True):
+    """Which complete checkpoints are kept. The rule itself: `storage.retention`."""
+
+    last: int = 3  # the newest so many; 0 keeps all
+    best: int = 0  # besides, so many with the best metric
+    metric: str | None = None
+    goal: Literal["max", "min"] = "max"
+    every_s: float | None = None  # besides, one for each period of this length
+
+
 class Checkpoints(Value, frozen=True):
     to: str | None = None  # folder, relative to the job's workdir; a folder per run is made inside
-    keep: int = 3  # how many complete ones are kept; 0 keeps all
+    keep: int | Keep = 3  # how many complete ones are kept; 0 keeps all
     resume: str | None = None  # start from the newest complete checkpoint of this run (by name) or folder
+
+    @property
+    def rule(self) -> int | dict[str, object]:
+        """`keep` as plain data, which `storage.retention` reads."""
+        return self.keep if isinstance(self.keep, int) else msgspec.to_builtins(self.keep)
 
 
 class Retries(Value, frozen=True):
     count: int = 0
     on: tuple[int | str, ...] = ()  # exit codes and causes; empty means any failure
     backoff_s: float = 1.0  # before the first retry, doubling up to a minute
+    restart: Literal["in-place", "new"] = "in-place"  # of ranks whose launchers live; "new": everything is made anew
+
+
+class Range(Value, frozen=True):
+    """A parameter of a sweep between two bounds, both included."""
+
+    low: float
+    high: float
+    is_log: bool = False  # every order of magnitude is as likely
+    is_whole: bool = False
+    step: float | None = None  # only low, low + step, ...
+
+    @property
+    def size(self) -> int:
+        """Points of a range with a step, both bounds included."""
+        return math.floor((self.high - self.low) / (self.step or 1.0) + 1e-9) + 1  # 0.3 / 0.1 is a little less than 3
+
+
+class Metric(Value, frozen=True):
+    """What a sweep compares trials by: a number that the trainer reports with its steps."""
+
+    name: str
+    goal: Goal = "min"
+
+
+class SweepStop(Value, frozen=True):
+    """When trials are stopped early, and when the sweep is."""
+
+    steps: int = 1  # asha: a trial is compared first when it has come so far
+    factor: int = 3  # asha: the best of so many go on, and are compared again at so many times the steps
+    failures: int | None = None  # the sweep ends when so many trials have failed
+    target: float | None = None  # the sweep ends when a trial's metric is as good as this
+
+
+class Sweep(Value, frozen=True):
+    """The search space of a job, and how it is searched."""
+
+    space: dict[str, tuple[Scalar, ...] | Range]
+    method: SweepMethod = "grid"
+    trials: int | None = None  # None: every point of the grid
+    parallel: int = 4  # trials that are under way at once
+    metric: Metric | None = None  # None: the loss, or the only metric that trials report
+    stop: SweepStop = SweepStop()
+
+
+class Serve(Value, frozen=True):
+    """How checkpoints of the job's runs are served over HTTP: one server process per replica."""
+
+    run: Command | None = None  # listens on $PORT; None: given on the command line
+    replicas: int = 1  # at least so many
+    max_replicas: int | None = None  # scaled up to so many; None: not scaled
+    in_flight: int = 8  # requests in flight per replica that are scaled for
+    port: int | None = None  # of the service's address; None: a free one
+    ingress: str | None = None  # in a cluster: the host name under which it is reached from outside
+    ready: str | None = None  # path that answers 2xx or 3xx once the replica may be asked; None: it accepts connections
+    live: str | None = None  # path that is asked while it runs; None: the same as `ready`
+    golden: bool = True  # whether a replica must give the golden answers of its checkpoint
+    tolerance: float | None = None  # of golden answers; None: as they were saved
+    start_s: float = 600.0  # until the first readiness: large models take minutes to load
+    drain_s: float = 30.0  # for requests in flight when a replica goes
+    resources: Resources = Resources()  # of one replica
+
+    @property
+    def most(self) -> int:
+        return max(self.replicas, self.max_replicas or 0)
 
 
 class Job(Value, frozen=True):
@@ -144,6 +232,9 @@ class Job(Value, frozen=True):
     after: tuple[str, ...] = ()  # runs that must have succeeded before this one starts
     labels: dict[str, str] = {}
     aliases: tuple[str, ...] = ()  # "skypilot", "dstack": their variables are set too
+    params: dict[str, Scalar] = {}  # parameters of this run: LONGBOAT_PARAM_*, `longboat.params()`
+    sweep: Sweep | None = None  # only in what trials are made of, never in a job that is run
+    serve: Serve | None = None
 
     @property
     def nodes(self) -> int:

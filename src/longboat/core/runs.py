@@ -8,6 +8,8 @@ from typing import Literal
 from longboat.core.jobs import Job, Value
 
 Phase = Literal["pending", "starting", "running", "recovering", "succeeded", "failed", "stopped"]
+REPLICA_OF = "longboat.dev/service"
+"""Label of a run that is a replica: the uid of its service."""
 FINAL_PHASES: tuple[Phase, ...] = ("succeeded", "failed", "stopped")
 
 
@@ -50,6 +52,40 @@ class Attempt(Value, frozen=True):
     ended: float | None = None
     failure: Failure | None = None
     resumed_from: str | None = None  # the checkpoint it started from
+    restart: Literal["", "in-place", "new"] = ""  # how a retry was started; "": the first attempt, or not told
+    running: float | None = None  # when its ranks ran
+
+
+TimelinePhase = Literal["queued", "pulling", "setup", "training", "recovering"]
+
+
+class PhaseSpan(Value, frozen=True):
+    """A part of a run's timeline."""
+
+    phase: TimelinePhase
+    started: float
+    ended: float | None = None  # None: it goes on
+    attempt: int = 0  # counted from 0
+    reason: str = ""
+
+
+class RankUsage(Value, frozen=True):
+    """What a rank uses: means of the last minute, as its launcher samples them."""
+
+    cpu: float | None = None  # cores
+    memory: float | None = None  # bytes
+    disk_read: float | None = None  # bytes per second
+    disk_write: float | None = None
+    gpu: float | None = None  # percent
+    gpu_memory: float | None = None  # bytes
+    gpu_power: float | None = None  # watts
+    gpu_temperature: float | None = None  # degrees Celsius
+    gpu_throttle: float | None = None  # share of the time in which the GPUs slowed themselves down
+    gpu_idle_s: float | None = None  # for how long they have computed nothing
+    gpu_throttled_s: float | None = None  # in the whole attempt
+    steps_per_s: float | None = None  # of late
+    pace_steps: float | None = None  # so many steps tell that
+    not_finite: dict[str, int] = {}  # metric -> the first step at which it was no finite number
 
 
 class RankStatus(Value, frozen=True):
@@ -61,6 +97,7 @@ class RankStatus(Value, frozen=True):
     metrics: dict[str, float] = {}
     silent_s: float | None = None  # since the last step or output
     exit_code: int | None = None
+    usage: RankUsage = RankUsage()
 
 
 def latest_step(ranks: Iterable[RankStatus]) -> tuple[int | None, dict[str, float]]:
@@ -107,6 +144,11 @@ class RunStatus(Value, frozen=True):
     priority: int = 0
     step: int | None = None  # the highest that a rank reported
     metrics: dict[str, float] = {}  # what that rank reported with it
+    steps_per_s: float | None = None  # of late; as all that follows up to `findings`, of one run in full
+    step_s: float | None = None  # seconds per step
+    data_share: float | None = None  # of the time per step that ranks wait for data, where they report `data_s`
+    gpu_hours: float | None = None
+    findings: tuple[str, ...] = ()  # idle GPUs, stragglers, throttling, a loss that is no number
     checkpoint: str | None = None  # newest complete one
     checkpoint_dir: str | None = None
     artifacts_dir: str | None = None
@@ -114,15 +156,22 @@ class RunStatus(Value, frozen=True):
     disk: int | None = None  # bytes of its folder on this machine; only where somebody asked for one run
     expired: float | None = None  # when its objects were removed from the cluster
     left: tuple[str, ...] = ()  # what there still is of an expired run, and where
+    drill: str = ""  # what the last recovery drill with it has shown
     next_attempt: float | None = None  # when it is made, while no attempt is under way
     attempts: tuple[Attempt, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
     node_troubles: tuple[NodeTrouble, ...] = ()
+    timeline: tuple[PhaseSpan, ...] = ()
     spec: Job | None = None
 
     @property
     def is_final(self) -> bool:
         return self.phase in FINAL_PHASES
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether it serves a checkpoint: nobody means it by "the latest run"."""
+        return REPLICA_OF in self.labels
 
 
 class LogLine(Value, frozen=True):
@@ -142,9 +191,13 @@ class LogQuery(Value, frozen=True):
     ranks: tuple[int, ...] = ()  # empty: all
     roles: tuple[str, ...] = ()
     since: float | None = None  # seconds since the epoch
+    until: float | None = None  # lines that were whole by then; without `follow`
     tail: int | None = None  # last lines, per rank
+    tail_of_all: bool = False  # of all ranks together: what is kept meanwhile does not grow with their number
+    tail_bytes: int | None = None  # with `tail`: no more of any file is read, where the engine reads files
     attempt: int | None = None  # None: all attempts, in order
     grep: tuple[str, ...] = ()  # regular expressions: only lines that match one of them; `tail` counts these
+    grep_bytes: int | None = None  # of each line that are looked at; None: all
     ignore_case: bool = False
     invert_match: bool = False  # only lines that match none
     pieces: bool = False  # with `follow`: what there is of an unfinished line at once, the rest of it as it comes
@@ -164,7 +217,7 @@ class PrunedItem(Value, frozen=True):
     """One thing that was removed, or would be."""
 
     kind: Literal[
-        "run", "environment", "data", "checkpoints"
+        "run", "sweep", "environment", "data", "checkpoints"
     ]  # the last: of a removed run; the others: kept for runs, and no run needs it any more
     name: str
     phase: Phase | None = None

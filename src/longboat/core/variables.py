@@ -7,11 +7,12 @@ GPU ids, paths of files) comes from the engine and the launcher.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from longboat.core.errors import Refused
-from longboat.core.jobs import Job, Role
+from longboat.core.jobs import EVALUATOR_ROLES, Job, Role, Scalar
 
 SCRUBBED: tuple[str, ...] = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
@@ -24,6 +25,9 @@ SCRUBBED: tuple[str, ...] = (
 
 _KEPT = ("LONGBOAT_HOME",)  # a command of ours inside a rank finds the same runs
 
+TRACE_STEPS = "LONGBOAT_TRACE_STEPS"
+"""Set by a drill, for a job: ranks write a line for each step."""
+
 _IDENTITY = frozenset(
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK")
     + ("ROLE_WORLD_SIZE", "PET_NODE_RANK", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
@@ -33,9 +37,6 @@ _TENSORFLOW_IDENTITY = frozenset(("TF_CONFIG", "POD_NAME", "CLUSTER_CONFIG"))
 
 VARIABLE_LIMIT = 131_071
 """Bytes of NAME=value that Linux passes to a program in one variable."""
-
-_OUTSIDE_CLUSTER = ("evaluator",)
-"""TensorFlow roles that are told about the cluster without being part of it."""
 
 JAX_PLAIN_URI = "0.0;tcp://0.0.0.0:0"
 """Makes an argument-less jax.distributed.initialize() read OMPI_COMM_WORLD_*; the coordinator is given apart."""
@@ -95,7 +96,7 @@ def is_identity(job: Job, name: str) -> bool:
     """Whether a variable says which process this is, so that a job's `env` cannot set it."""
     if job.framework == "tensorflow" and name in _TENSORFLOW_IDENTITY:
         return True
-    return name in _IDENTITY or name.startswith(_IDENTITY_PREFIXES)
+    return name in _IDENTITY or (name.startswith(_IDENTITY_PREFIXES) and name != TRACE_STEPS)
 
 
 def env_notices(job: Job) -> tuple[str, ...]:
@@ -106,6 +107,24 @@ def env_notices(job: Job) -> tuple[str, ...]:
         for name in sorted(role.env)
         if is_identity(job, name)
     )
+
+
+def param_variable(name: str) -> str:
+    """`LONGBOAT_PARAM_WEIGHT_DECAY` of `weight-decay`."""
+    return f"LONGBOAT_PARAM_{re.sub('[.-]', '_', name).upper()}"
+
+
+def param_variables(params: Mapping[str, Scalar]) -> dict[str, str]:
+    """A variable for each parameter, and one with all of them as JSON."""
+    if not params:
+        return {}
+    each = {param_variable(name): show_param(value) for name, value in params.items()}
+    return {**each, "LONGBOAT_PARAMS": json.dumps(dict(params))}
+
+
+def show_param(value: Scalar) -> str:
+    """As a command line takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def host_port(address: str, port: int) -> str:
@@ -127,7 +146,7 @@ def cluster_text(job: Job, sites: Sequence[tuple[str, tuple[int, ...]]]) -> str:
         for _ in range(role.nodes):
             address, ports = next(places)
             tasks += [host_port(address, port) for port in ports[1 : 1 + role.procs]]
-        if role.name not in _OUTSIDE_CLUSTER:
+        if role.name not in EVALUATOR_ROLES:
             cluster[role.name] = tasks
     return json.dumps(cluster)
 
@@ -212,6 +231,7 @@ def _node_identity(seat: NodeSeat, facts: RunFacts, starter: str) -> dict[str, s
         "LONGBOAT_NODE_ADDRESSES": facts.addresses_text,
         "LONGBOAT_GPUS_PER_NODE": str(seat.role.resources.gpus.count),
         "LONGBOAT_WORLD_SIZE": str(facts.world_size),
+        **param_variables(seat.job.params),
     }
     if starter == "longboat":
         env.update(

@@ -13,13 +13,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from longboat.core.jobs import Job, Value
 from longboat.core.plans import Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
+from longboat.metrics.values import Activity, RunMetrics
+
+if TYPE_CHECKING:
+    from longboat.storage.inventory.entries import CheckpointPlace
 
 
 class Submission(Value, frozen=True):
@@ -57,8 +62,17 @@ class Engine(Protocol):
     def status(self, run: str) -> RunStatus:
         """One run in full, by its exact name. Raises NotFound."""
 
-    def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
-        """Lines of all ranks merged by time, each rank's own order kept; with `follow`, until the run has ended."""
+    def metrics_of(self, run: str) -> RunMetrics:
+        """Series of what its trainer reported and samples of its ranks, also after the end. Raises NotFound."""
+
+    def activity(self) -> Activity:
+        """The runs that have not ended, with what their ranks use, and the GPUs with who has them."""
+
+    def logs(self, run: str, query: LogQuery, *, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[LogLine]:
+        """Lines of all ranks merged by time, each rank's own order kept; with `follow`, until the run has ended.
+
+        `is_wanted` is asked now and then while a run is followed: False ends it, though no line comes.
+        """
 
     def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
         """Block until the run has ended. Raises WaitTimeout."""
@@ -90,6 +104,15 @@ class Engine(Protocol):
 
     def copy_to(self, run: str, source: Path, destination: str, *, node: str | None = None) -> None:
         """Copy a file or folder into a node's working copy."""
+
+    def kill_node(self, run: str, node: str, *, launcher_only: bool) -> None:
+        """End a node of a run by force, as a fault would: all its processes, or its launcher alone. For drills."""
+
+    def note_drill(self, run: str, text: str) -> None:
+        """Write on the run what a drill has shown: `status` shows it."""
+
+    def checkpoints(self, run: str) -> AbstractContextManager[CheckpointPlace]:
+        """The run's checkpoints one by one, wherever they are; also those that a removed run left. Raises NotFound."""
 
     def explain(self, run: str) -> Explanation:
         """The post-mortem of an ended run, or what a waiting or silent one waits for."""

@@ -126,6 +126,12 @@ class Backfill:
             passes=tuple(reservation.name for reservation in self.reservations if self._meets(gang, reservation)),
         )
 
+    def start_of(self, name: str) -> float | None:
+        """When a gang that waits will start, as far as ends are known; None: they are not, or too many are ahead."""
+        self._reserve_all()
+        reserved = next((reservation for reservation in self.reservations if reservation.name == name), None)
+        return None if reserved is None or reserved.start == UNKNOWN else reserved.start
+
     def close(self) -> None:
         """End the round: places kept for reservations are free in the fleet again."""
         for reservation in self.reservations:

@@ -18,6 +18,8 @@ _MODULES = {
     "--status": "pod.control",
     "--logs": "pod.log_feed",
     "--stdin": "pod.rank_stdin",
+    "--ready": "pod.ready",
+    "--workbench": "workbench.serve",
 }
 
 

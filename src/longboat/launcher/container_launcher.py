@@ -11,6 +11,7 @@ import sys
 from . import node_launcher
 from .node.environment import LIFELINE
 from .node.jsonfiles import loads
+from .node.lifeline import SIGNALS
 from .pod.prepare import settle_in
 from .ranks.state import LauncherState
 
@@ -21,11 +22,10 @@ else:
     import _signal as signal
 
 STDIN = 0
-_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(argv: list[str]) -> int:
-    signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)  # the node unblocks them once it listens
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the node unblocks them once it listens
     if len(argv) != 2:
         sys.stderr.write("usage: launcher --container PLAN.json\n")
         return node_launcher.EXIT_USAGE

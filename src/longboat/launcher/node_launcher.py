@@ -7,7 +7,7 @@ import sys
 import time
 
 from .gang.barrier import prepare
-from .node import environment, processes
+from .node import environment, lifeline, processes
 from .node.jsonfiles import read_json, write_json
 from .node.loop import EventLoop
 from .node.plan import TOLD, NodePlan, PlanError, own_path, read_plan
@@ -15,6 +15,7 @@ from .ranks.heartbeat import Heartbeats
 from .ranks.rank_group import RankGroup
 from .ranks.ranks import Rank
 from .ranks.state import LauncherState, NodeFailure
+from .sampling.thread import start_sampling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,12 +103,11 @@ class NodeLauncher:
         state, plan = self.state, self.plan
         write_json(state.path("launcher.json"), processes.identity(os.getpid()))
         self.loop.on_signal = self._signalled
-        processes.keep_descriptors()
+        inherited = processes.keep_descriptors()
         processes.raise_open_files()
-        signals = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
-        self.loop.listen(signals)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)  # an engine may have us start with them blocked
-        self._hold_lifeline()
+        self.loop.listen(lifeline.SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, lifeline.SIGNALS)  # an engine may have us start with them blocked
+        engine = lifeline.hold(self.loop, lambda: self._end("lost", plan.grace_s))
         self.has_subreaper = processes.become_subreaper()
         os.chdir(plan.workdir)
         environment.provide_package(plan)
@@ -124,6 +124,7 @@ class NodeLauncher:
             state.phase = "running"
             ranks.start()
             self.heartbeats.watch(self._hung, ranks.killed)
+            start_sampling(state, self.heartbeats.trees)
             if plan.checkpoint_dir and (plan.checkpoint_store or self._membership is not None):
                 from .pod.checkpoint_upload import watch_checkpoints
 
@@ -134,9 +135,18 @@ class NodeLauncher:
         self._sweep()
         self._is_swept = True
         self._drain()
+        state.stop_sampling(plan.echo == "pod" and not plan.keep)
         if ranks is not None:
             ranks.finish()
-        return self._finish()
+        code = self._finish()
+        if ranks is not None and engine is not None and self._may_stay():
+            lifeline.stay(self.loop, plan, engine, inherited)
+        return code
+
+    def _may_stay(self) -> bool:
+        """Whether this launcher may run the next attempt: its ranks failed or another node's, and none is left."""
+        by = self.state.ending.by if self.state.ending is not None else None
+        return bool(self.plan.stays) and by in ("failure", "hang") and not self.loop.has_children
 
     def _prepare(self) -> None:
         """Prepare until the ranks may start; a failure is in `state.failure`."""
@@ -155,27 +165,6 @@ class NodeLauncher:
         MpiServer(self.state, int(mpi["port"]), read_token(str(mpi["token_file"])))
         if self.plan.starter == "mpirun":
             self.state.env = mpirun_environment(self.plan, self.state.env)
-
-    def _hold_lifeline(self) -> None:
-        try:
-            descriptor = int(os.environ.pop(environment.LIFELINE, ""))
-            os.set_inheritable(descriptor, False)
-            os.set_blocking(descriptor, False)
-        except (ValueError, OSError):
-            return
-
-        def look() -> None:
-            try:
-                if os.read(descriptor, 4096):
-                    return
-            except BlockingIOError:
-                return
-            except OSError:
-                pass
-            self.loop.unwatch(descriptor)
-            self._end("lost", self.plan.grace_s)
-
-        self.loop.watch(descriptor, look)
 
     def _signalled(self, number: int) -> None:
         if number == signal.SIGUSR1:
@@ -288,9 +277,9 @@ class NodeLauncher:
         given_up: list[bool] = []
         hurries = waits = False
         while self.loop.has_children and not given_up:
-            if not hurries and not state.killing and not self._left_behind(asked=True):
+            if not hurries and not state.killing and not state.left_behind(asked=True):
                 hurries = True
-                for pid in self._left_behind(asked=False):
+                for pid in state.left_behind(asked=False):
                     processes.send(pid, signal.SIGTERM)
                 self.loop.after("kill", LEFTOVERS_S, state.kill)
             if state.killing and not waits:
@@ -299,11 +288,6 @@ class NodeLauncher:
             self.loop.turn()
         if given_up:
             state.say("cannot be killed: %s" % ", ".join(map(str, processes.tree(os.getpid())[1:])))
-
-    def _left_behind(self, asked: bool) -> list[int]:
-        """Descendants inside (or outside) the process groups that got SIGTERM."""
-        groups = {pid: processes.stat_fields(pid)[2:3] for pid in processes.tree(os.getpid())[1:]}
-        return [pid for pid, group in groups.items() if group and (int(group[0]) in self.state.asked) == asked]
 
     def _sweep_outside(self) -> None:
         """Without a subreaper: end whole groups, and processes found by this node's variables."""

@@ -11,6 +11,7 @@ import time
 import zlib
 
 from .node.jsonfiles import loads, read_bytes, write_json
+from .node.lifeline import SIGNALS
 from .node.plan import NodePlan, PlanError
 from .pod import termination
 from .pod.gang_file import GangError, plan_of
@@ -25,7 +26,6 @@ else:
 
 EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE = 200, 201, 205
 INDEX = "JOB_COMPLETION_INDEX"
-_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(argv: list[str]) -> int:
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 3 or argv[0] != "--pod":
         sys.stderr.write("usage: launcher --pod FOLDER ROLE\n")
         return EXIT_USAGE
-    signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)  # the node unblocks them once it listens
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the node unblocks them once it listens
     root, role = os.path.abspath(argv[1]), argv[2]
     try:
         index = int(os.environ.pop(INDEX, "0"))

@@ -6,6 +6,7 @@ whatever image it runs in. No error in here ever breaks a training; it is told o
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -18,24 +19,46 @@ if TYPE_CHECKING:
 _WRITE_S = 1.0
 """Readers look every two seconds; writing each of thousands of steps would cost the training more."""
 _PUBLISH_TRIES = 10  # renames that others are faster at; only two attempts at once, or two scripts, race for a name
+_HASH_BYTES = 1 << 30
+"""Checkpoints up to this size are hashed, a second at most; of larger ones sizes are noted, for the training waits."""
+_FILES_MAX = 48 << 10  # of a marker 64 KiB are read
 _RANK_VARIABLES = ("LONGBOAT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _LOCAL_VARIABLES = ("LONGBOAT_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _SIZE_VARIABLES = ("WORLD_SIZE", "LONGBOAT_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
+_KEEP_S = 0.02
+"""At most fifty points a second are kept of each rank: a loop of thousands of steps is a curve all the same."""
+_MOST_KEPT = 200  # with metrics that are reported apart: some at every step, others at every epoch
+_SERIES_BYTES = 1 << 20
+"""Of points that the launcher has not taken yet: it takes them every few seconds, unless it is gone."""
+
 _clock = time.monotonic
-_next_write = 0.0
+_next_write = _next_keep = 0.0
 _latest: tuple[int, dict[str, Any]] | None = None
+_names: Any = ()
+_dense = 0  # in a run: so many points of each second are kept however close together they are
+_kept: list[tuple[int, float, dict[str, Any]]] = []
+_said: tuple[int, tuple[str, ...]] | None = None  # the last point that was written
+_trace = os.environ.get("LONGBOAT_TRACE_STEPS", "")  # in a drill: ATTEMPT:STEP, where ranks wait for the kill
+_HOLD_S = 60.0  # the kill comes within seconds; should it fail, the training goes on
 _stop_seen = False
 _listens = False
+_files: dict[str, str] = {}  # by name: what is put into the checkpoint that is completed next
 
 
 def step(number: int, **metrics: Any) -> None:
     """Report a step and numbers that belong to it. Written about once a second, and the last one at exit."""
-    global _next_write, _latest
+    global _next_write, _next_keep, _latest, _names
     _latest = (number, metrics)
-    if _clock() >= _next_write:
-        _next_write = _clock() + _WRITE_S
-        _write_step()
+    now = _clock()
+    if now >= _next_keep or len(_kept) < _dense or metrics.keys() != _names:
+        _next_keep, _names = now + _KEEP_S, metrics.keys()
+        _keep(number, metrics)
+        if now >= _next_write:
+            _next_write = now + _WRITE_S
+            _write_step()
+    if _trace:
+        _trace_step(number, metrics)
 
 
 def rank() -> int:
@@ -46,6 +69,11 @@ def rank() -> int:
 def world_size() -> int:
     """The number of ranks; 1 outside of a run."""
     return _number(_SIZE_VARIABLES, 1)
+
+
+def params() -> dict[str, Any]:
+    """The parameters of this run, from a sweep or from `params` of the job; none outside of a run."""
+    return dict(json.loads(os.environ.get("LONGBOAT_PARAMS") or "{}"))
 
 
 def checkpoint_dir() -> str:
@@ -78,15 +106,16 @@ def should_stop() -> bool:
 
 
 class checkpoint:
-    """`with longboat.checkpoint(step) as folder:` - write a checkpoint into the folder; when the block ends well it is
-    completed and becomes `step-N`.
+    """`with longboat.checkpoint(step, accuracy=0.9) as folder:` - write a checkpoint into the folder; when the block
+    ends well it is completed and becomes `step-N`. Metrics are kept with it, as are those of `step` for the same step.
 
     One rank of the run writes: the first of the first role that decides success, which is rank 0 where there is only
     one role. In any other rank the folder is a temporary one that is thrown away.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, **metrics: Any) -> None:
         self._number = int(number)
+        self._metrics = metrics
         self._final: str | None = None
         self._folder = ""
 
@@ -110,7 +139,7 @@ class checkpoint:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             if self._final is not None and kind is None:
-                _complete(self._folder, self._final, self._number)
+                _complete(self._folder, self._final, self._number, self._metrics)
         except OSError as problem:
             _warn("no checkpoint of step %d: %s" % (self._number, problem if problem.errno else problem.strerror))
         _remove(self._folder)
@@ -147,24 +176,48 @@ def _check_fence(parent: str) -> None:
         raise OSError(0, "attempt %d of the run has started, and this is attempt %d" % (newest + 1, _attempt() + 1))
 
 
-def _complete(folder: str, final: str, number: int) -> None:
+def _complete(folder: str, final: str, number: int, metrics: dict[str, Any]) -> None:
     """Flush the files, write the marker, rename: a crash at any point leaves a complete checkpoint or none."""
-    import json
-
-    for parent, _, files in os.walk(folder):
-        for file in files:
-            _sync(os.path.join(parent, file))
-        _sync(parent)
-    fields = {"step": number, "attempt": _attempt(), "time": time.time(), "id": os.urandom(8).hex()}
+    for name in list(_files):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(_files.pop(name))
+    paths = [os.path.join(parent, file) for parent, _, files in os.walk(folder) for file in files]
+    for path in [*paths, *(parent for parent, _, _ in os.walk(folder))]:
+        _sync(path)
+    fields: dict[str, Any] = {"step": number, "attempt": _attempt(), "time": time.time(), "id": os.urandom(8).hex()}
     for key, name in (("uid", "LONGBOAT_RUN_UID"), ("node", "LONGBOAT_NODE")):
         if os.environ.get(name):
             fields[key] = os.environ[name]
+    given = {**(_latest[1] if _latest is not None and _latest[0] == number else {}), **metrics}
+    numbers = [(name, _number_of(value)) for name, value in given.items()]
+    fields["metrics"] = {name: value for name, value in numbers if value is not None and value - value == 0}
+    fields.update(_contents(folder, paths))
     with open(os.path.join(folder, ".complete"), "w") as marker:
         json.dump(fields, marker)
-        marker.flush()
-        os.fsync(marker.fileno())
+    _sync(marker.name)
     _sync(folder)
     _publish(folder, final)
+
+
+def _contents(folder: str, paths: list[str]) -> dict[str, Any]:
+    """What `longboat checkpoint verify` compares with: size and hash of every file, as far as a marker has room."""
+    import hashlib
+
+    sizes = {path: os.stat(path).st_size for path in paths}
+    total, files = sum(sizes.values()), {}
+    for path, size in sizes.items():
+        digest = None
+        if total <= _HASH_BYTES:
+            state = hashlib.sha256()
+            with open(path, "rb") as file:
+                for block in iter(lambda: file.read(1 << 20), b""):
+                    state.update(block)
+            digest = state.hexdigest()
+        files[os.path.relpath(path, folder)] = [size, digest]
+    contents: dict[str, Any] = {"count": len(sizes), "bytes": total, "files": files}
+    if len(json.dumps(files)) > _FILES_MAX:
+        del contents["files"]
+    return contents
 
 
 def _publish(folder: str, final: str) -> None:
@@ -198,8 +251,6 @@ def _publish(folder: str, final: str) -> None:
 
 def _attempt_of(folder: str) -> int:
     """The attempt that completed a checkpoint; -1: missing, unknown, or of another run."""
-    import json
-
     try:
         with open(os.path.join(folder, ".complete")) as marker:
             fields = json.loads(marker.read(65536))
@@ -226,30 +277,63 @@ def _remove(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _keep(number: int, metrics: dict[str, Any]) -> None:
+    """Keep a point of the series. Plain numbers only: a tensor would hold the memory of a whole step, and wait."""
+    if len(_kept) < _MOST_KEPT and os.environ.get("LONGBOAT_NODE_DIR"):
+        plain = {name: value for name, value in metrics.items() if type(value) in (float, int)}
+        _kept.append((number, time.time(), plain))
+
+
 def _write_step() -> None:
+    global _said
     folder = os.environ.get("LONGBOAT_NODE_DIR")
     if not folder or _latest is None:
         return
     try:
-        import json
-
         number, metrics = _latest
-        numbers = {name: _finite(value) for name, value in metrics.items()}
-        text = json.dumps({"step": int(number), "time": time.time(), "metrics": numbers})
+        now = time.time()
+        numbers = {name: _number_of(value) for name, value in metrics.items()}
+        finite = {name: value if value is not None and value - value == 0 else None for name, value in numbers.items()}
         path = os.path.join(folder, "steps", str(rank()))
         with open(path + ".tmp", "w") as file:
-            file.write(text)
+            file.write(json.dumps({"step": int(number), "time": now, "metrics": finite}))
         os.replace(path + ".tmp", path)
+        points = [point for point in _kept if point[0] != number or point[2].keys() - metrics.keys()]
+        del _kept[:]
+        if points or _said != (number, tuple(metrics)):  # at exit the last one is written again
+            _said = (number, tuple(metrics))
+            points.append((number, now, {name: value for name, value in numbers.items() if value is not None}))
+            with open(path + ".series", "a") as file:  # the launcher takes it away
+                if file.tell() < _SERIES_BYTES:
+                    file.write("".join(json.dumps([int(n), at, kept]) + "\n" for n, at, kept in points))
     except Exception as error:
         _warn("step not reported: %s" % error)
 
 
-def _finite(value: Any) -> float | None:
+def _trace_step(number: int, metrics: dict[str, Any]) -> None:
+    """A line on stderr for each step: `longboat drill` reads them. At the step of a kill all ranks wait for it: they
+    would be past that step before anybody could know that they were there."""
+    global _trace
     try:
-        number = float(value)
+        numbers = {name: _number_of(value) for name, value in metrics.items()}
+        fields = {"step": int(number), "rank": rank(), "pid": os.getpid(), "metrics": numbers}
+        sys.stderr.flush()
+        os.write(2, b"longboat-step %s\n" % json.dumps(fields).encode())
+        holds = [int(hold.split(":")[1]) for hold in _trace.split(",") if hold.startswith("%d:" % _attempt())]
+        until, stop = _clock() + _HOLD_S, os.path.join(os.environ["LONGBOAT_NODE_DIR"], "stop")
+        if holds and number >= holds[0]:
+            _trace = "1"
+            while _clock() < until and not _stop_seen and not os.path.exists(stop):
+                time.sleep(0.02)
+    except Exception as error:
+        _warn("step not traced: %s" % error)
+
+
+def _number_of(value: Any) -> float | None:
+    try:
+        return float(value)
     except Exception:
         return None
-    return number if number - number == 0 else None
 
 
 def _number(names: tuple[str, ...], otherwise: int) -> int:
@@ -291,9 +375,11 @@ def _note_stop(number: int, frame: object) -> None:
 
 def _begin() -> None:
     """Set up a rank: dump stacks on SIGUSR1, write the last step at exit."""
+    global _dense
     folder = os.environ.get("LONGBOAT_NODE_DIR")
     if not folder:
         return
+    _dense = int(_WRITE_S / _KEEP_S)
     try:
         import atexit
         import faulthandler
@@ -306,41 +392,6 @@ def _begin() -> None:
                 file.write("%d\n" % os.getpid())
     except Exception:
         pass
-
-
-def _extend() -> None:
-    """Keep modules of an installed Longboat importable beside this package of a rank."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    path: list[str] = globals()["__path__"]
-    for entry in sys.path:
-        folder = os.path.join(entry or ".", "longboat")
-        if os.path.abspath(folder) != own and os.path.isfile(os.path.join(folder, "__init__.py")):
-            path.append(folder)
-    for finder in sys.meta_path:  # editable installs
-        if getattr(finder, "__module__", "").startswith("__editable__"):
-            try:
-                spec = finder.find_spec("longboat", None)
-                path.extend(spec.submodule_search_locations or () if spec else ())
-            except Exception:
-                pass
-
-
-def __getattr__(name: str) -> Any:
-    """Take every other name from an installed Longboat, if there is one."""
-    path = globals().get("__path__", [])
-    if name.startswith("__") and name != "__version__" or len(path) < 2:
-        raise AttributeError("module 'longboat' has no attribute %r" % name)
-    installed = sys.modules.get("longboat._installed")
-    if installed is None:
-        import importlib.util
-
-        spec = importlib.util.spec_from_file_location("longboat._installed", os.path.join(path[1], "__init__.py"))
-        if spec is None or spec.loader is None:
-            raise AttributeError("module 'longboat' has no attribute %r" % name)
-        installed = importlib.util.module_from_spec(spec)
-        sys.modules["longboat._installed"] = installed
-        spec.loader.exec_module(installed)
-    return getattr(installed, name)
 
 
 _begin()

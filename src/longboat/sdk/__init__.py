@@ -1,7 +1,7 @@
-"""What Python users import: `job`, `run`, `runs`, `get`, `engine`, and the values these give.
+"""What Python users import: `job`, `run`, `runs`, `get`, `sweep`, `engine`, and the values these give.
 
 Names are loaded when they are first used, so that a program which needs one of them does not pay for all. May import
-`engines`, `specs`.
+`engines`, `kubeapi`, `metrics`, `multicluster`, `specs`, `serving`, `storage.inventory`, `sweeps`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from longboat.sdk.engines import engine
     from longboat.sdk.handles import Run, get, runs
     from longboat.sdk.submit import job, run
+    from longboat.sdk.sweep_handles import SweepHandle, sweep
 
 _HOMES = {
     "longboat.core.errors": ("JobError", "LongboatError", "NotFound", "Refused", "WaitTimeout"),
@@ -25,6 +26,7 @@ _HOMES = {
     "longboat.sdk.engines": ("engine",),
     "longboat.sdk.handles": ("Run", "get", "runs"),
     "longboat.sdk.submit": ("job", "run"),
+    "longboat.sdk.sweep_handles": ("SweepHandle", "sweep"),
 }
 
 __all__ = [
@@ -38,12 +40,14 @@ __all__ = [
     "Refused",
     "Run",
     "RunStatus",
+    "SweepHandle",
     "WaitTimeout",
     "engine",
     "get",
     "job",
     "run",
     "runs",
+    "sweep",
 ]
 
 

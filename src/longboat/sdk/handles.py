@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import Explanation, LogLine, LogQuery, Phase, RunStatus
 from longboat.engines.engine import Engine
+from longboat.metrics.values import RunMetrics
 from longboat.sdk.arguments import check_query, list_of, path_of, seconds_of, text_of, wrong
 from longboat.sdk.copying import target_here, target_in_run
 from longboat.sdk.engines import engine as engine_named
 from longboat.sdk.names import find_run
 from longboat.sdk.problems import plain_errors, plain_lines
+
+if TYPE_CHECKING:
+    from longboat.storage.inventory.entries import CheckpointEntry
 
 
 class Run:
@@ -85,9 +90,28 @@ class Run:
         self._engine.delete(self.name, purge=purge)
 
     @plain_errors
+    def checkpoints(self) -> list[CheckpointEntry]:
+        """Its checkpoints, oldest first, with those that were never finished."""
+        with self._engine.checkpoints(self.name) as place:
+            return place.entries()
+
+    @plain_errors
+    def fetch_checkpoint(self, destination: str | os.PathLike[str], step: int | str = "newest") -> Path:
+        """Copy a checkpoint here, whole or not at all: a step, `newest` or `promoted`. Where it is."""
+        from longboat.storage.inventory.actions import get as get_checkpoint
+
+        with self._engine.checkpoints(self.name) as place:
+            return get_checkpoint(place, self.name, str(step), Path(path_of("destination", destination)))
+
+    @plain_errors
     def explain(self) -> Explanation:
         """The post-mortem of an ended run, or what a waiting or silent one waits for."""
         return self._engine.explain(self.name)
+
+    @plain_errors
+    def metrics(self) -> RunMetrics:
+        """Series of what the trainer reported, and samples of its ranks."""
+        return self._engine.metrics_of(self.name)
 
     @plain_errors
     def exec(self, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:

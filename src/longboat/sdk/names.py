@@ -19,7 +19,8 @@ def find_run(engine: Engine, text: str, *, is_whole: bool = False) -> RunStatus:
             return engine.status(text)
         except NotFound:
             pass
-    return engine.status(match(text, [run.name for run in engine.list()], is_whole=is_whole))
+    names = [run.name for run in engine.list() if text != LATEST or not run.is_replica]
+    return engine.status(match(text, names, is_whole=is_whole))
 
 
 def match(text: str, names: list[str], *, is_whole: bool = False) -> str:

@@ -41,6 +41,7 @@ def run(
     to `base`: by default the folder of the job file, else the current one. `engine`: one, or its name.
     """
     checked, folder = load(source, fields)
+    check_single(checked)
     place = engine_of(engine)
     submission = Submission(
         job=checked,
@@ -49,6 +50,15 @@ def run(
         environment=dict(os.environ),
     )
     return Run(place.submit(submission).name, place)
+
+
+def check_single(job: Job) -> None:
+    """Refuse to run a job that stands for many."""
+    if job.sweep is not None:
+        raise UsageError(
+            "the job has a `sweep`: it stands for many runs",
+            hint="longboat sweep FILE tries all of them; `--set sweep=null` with `--set params.NAME=VALUE` runs one",
+        )
 
 
 def load(source: JobSource | None, fields: Mapping[str, object]) -> tuple[Job, str]:

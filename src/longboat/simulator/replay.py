@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.simulator.policies.policy import Policy
@@ -16,9 +16,16 @@ STALLED_S = 48 * 3600.0
 """With jobs that wait and nothing that happens or is done for so long, nothing will be."""
 
 
-def replay(trace: Trace, pools: Sequence[Pool], policy: Policy, conditions: Conditions = USUAL) -> PolicyOutcome:
-    """From the first submission to the end of the last job, or until the rest can never run."""
-    return Replay(trace, pools, policy, conditions).run()
+def replay(
+    trace: Trace,
+    pools: Sequence[Pool],
+    policy: Policy,
+    conditions: Conditions = USUAL,
+    check: Callable[[float], None] = lambda passed_s: None,
+) -> PolicyOutcome:
+    """From the first submission to the end of the last job, or until the rest can never run. `check` is told the
+    simulated time that has passed, before each event; it may raise."""
+    return Replay(trace, pools, policy, conditions).run(check)
 
 
 class Replay:
@@ -30,7 +37,7 @@ class Replay:
         self.tick = NEVER
         self.last_change = self.start
 
-    def run(self) -> PolicyOutcome:
+    def run(self, check: Callable[[float], None]) -> PolicyOutcome:
         world, tally = self.world, self.world.tally
         self.policy.start(world)
         now = self.start
@@ -40,6 +47,7 @@ class Replay:
             if moment == NEVER or (event == NEVER and moment - self.last_change > STALLED_S):
                 break
             now = moment
+            check(now - self.start)
             before = world.changes
             if self._events(now):
                 self._ask(now)

@@ -169,6 +169,9 @@ def make_job(values: Fields, *, name: str, framework: Framework, reason: str) ->
         priority=values.get("priority", 0),
         labels=values.get("labels", {}),
         aliases=tuple(dict.fromkeys(values.get("aliases", ()))),
+        params=values.get("params") or {},
+        sweep=values.get("sweep"),
+        serve=values.get("serve"),
     )
 
 

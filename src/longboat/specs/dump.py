@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from longboat.core.jobs import DEFAULT_ROLE, Checkpoints, Gpus, Job, Retries, Role, Secret, Volume
+from longboat.core.jobs import DEFAULT_ROLE, Checkpoints, Gpus, Job, Keep, Retries, Role, Secret, Serve, Volume
 from longboat.core.resources import format_duration, format_quantity
 from longboat.specs.fields.composites import Shape, kind_below
 from longboat.specs.fields.job_fields import JOB
+from longboat.specs.fields.sweeps import sweep_to_mapping
 from longboat.specs.yaml.yaml_tree import resolve
 
 
@@ -35,11 +36,17 @@ def job_to_mapping(job: Job) -> dict[str, Any]:
         ]
     if job.checkpoints != Checkpoints():
         shown["checkpoints"] = _given(
-            {"to": job.checkpoints.to, "keep": job.checkpoints.keep, "resume": job.checkpoints.resume}
+            {"to": job.checkpoints.to, "keep": _keep(job.checkpoints.keep), "resume": job.checkpoints.resume}
         )
     if job.retries != Retries():
         shown["retries"] = _retries(job.retries)
     shown.update(_limits(job))
+    if job.params:
+        shown["params"] = dict(job.params)
+    if job.sweep is not None:
+        shown["sweep"] = sweep_to_mapping(job.sweep)
+    if job.serve is not None:
+        shown["serve"] = _serve(job.serve)
     return _escaped_entries(shown, JOB)
 
 
@@ -116,9 +123,39 @@ def _volume(volume: Volume) -> dict[str, Any]:
     )
 
 
+def _keep(keep: int | Keep) -> Any:
+    if isinstance(keep, int):
+        return keep
+    every = None if keep.every_s is None else format_duration(keep.every_s)
+    return _given({"last": keep.last, "best": keep.best, "metric": keep.metric, "goal": keep.goal, "every": every})
+
+
+def _serve(serve: Serve) -> dict[str, Any]:
+    """Only what differs from the defaults, as everywhere in a written job file."""
+    needs, usual, most = serve.resources, Serve(), serve.max_replicas
+    fields = {
+        "run": serve.run if serve.run is None or isinstance(serve.run, str) else list(serve.run),
+        "replicas": serve.replicas if most is None else {"min": serve.replicas, "max": most},
+        "in_flight": serve.in_flight,
+        "port": serve.port,
+        "ready": serve.ready,
+        "live": serve.live,
+        "golden": serve.golden,
+        "tolerance": serve.tolerance,
+        "start": format_duration(serve.start_s),
+        "drain": format_duration(serve.drain_s),
+        "gpus": _gpus(needs.gpus),
+        "cpus": needs.cpus,
+        "memory": None if needs.memory is None else format_quantity(needs.memory),
+    }
+    plain = {"replicas": 1, "in_flight": usual.in_flight, "golden": True, "start": "10m", "drain": "30s"}
+    return _given({name: value for name, value in fields.items() if value != plain.get(name)})
+
+
 def _retries(retries: Retries) -> dict[str, Any]:
     backoff = None if retries.backoff_s == 1.0 else format_duration(retries.backoff_s)
-    return _given({"count": retries.count, "on": list(retries.on) or None, "backoff": backoff})
+    restart = None if retries.restart == "in-place" else retries.restart
+    return _given({"count": retries.count, "on": list(retries.on) or None, "backoff": backoff, "restart": restart})
 
 
 def _escaped(value: Any, kind: object) -> Any:

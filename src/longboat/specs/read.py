@@ -12,7 +12,8 @@ from longboat.core.jobs import Command, Framework, Job, Value
 from longboat.specs.assembly import check_contradictions, deciding_command, make_job, role_fields
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import is_secret_name, suggest_name
-from longboat.specs.fields.scalars import FieldPath
+from longboat.specs.fields.scalars import FieldPath, nearest
+from longboat.specs.params import mentioned, with_params
 from longboat.specs.substitution import substitute
 from longboat.specs.yaml.mapping_file import FileHints, open_at_once, read_mapping
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
@@ -57,7 +58,21 @@ def read_job(
     check_contradictions(values, root, at)
     mistakes.raise_if_any()
     base = Path(os.path.abspath(here / Path(files[0]).parent)) if files else here
-    return LoadedJob(job=_job(values, base, files), base=str(base), notices=_notices(values))
+    job = _job(values, base, files)
+    _check_params(job, root, at)
+    job = job if job.sweep is not None else with_params(job, {})
+    return LoadedJob(job=job, base=str(base), notices=_notices(values))
+
+
+def _check_params(job: Job, root: YamlNode, at: FieldPath) -> None:
+    """`${sweep.NAME}` must be a parameter. Raises JobError."""
+    known = {*job.params, *(job.sweep.space if job.sweep is not None else ())}
+    for name in mentioned(job):
+        if name not in known:
+            close = nearest(name, known) if known else ""
+            hint = f"longboat sweep FILE --param {name}=0.1,0.01, or `params: {{{name}: ...}}` for a single run"
+            at.problem(root, f"found ${{sweep.{name}}}, and no parameter has this name{close}", hint=hint)
+    at.mistakes.raise_if_any()
 
 
 def _read_file(here: Path, path: Path, mistakes: Mistakes) -> YamlNode | None:

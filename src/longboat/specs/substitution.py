@@ -1,6 +1,7 @@
 """Variable substitution: `${VAR}` in the scalars of a tree, replaced from the submitter's environment. Pure.
 
-Commands are left alone (the shell that runs them expands them, at run time), and so are secrets.
+Commands are left alone (the shell that runs them expands them, at run time), and so are secrets. `${sweep.NAME}` is a
+parameter of a run: it stays in `env`, where `specs.params` replaces it, and is a problem elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from longboat.specs.fields.composites import Shape, kind_below
 from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.yaml_tree import YamlNode, resolve
 
-_PATTERN = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
+_PATTERN = re.compile(
+    r"\$\$\{|\$\{(?P<param>sweep\.[^{}]*)\}|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}]*))?\}|\$\{"
+)
 
 
 def substitute(node: YamlNode, kind: object, at: FieldPath, environment: Mapping[str, str]) -> YamlNode:
@@ -37,9 +40,13 @@ def substitute(node: YamlNode, kind: object, at: FieldPath, environment: Mapping
 
 def _scalar(node: YamlNode, at: FieldPath, environment: Mapping[str, str]) -> YamlNode:
     def replaced(match: re.Match[str]) -> str:
-        name, default = match.group(1), match.group(2)
+        name, default = match["name"], match["default"]
         if match.group() == "$${":
             return "${"
+        if match["param"] is not None:
+            if "env" not in at.path.split("."):
+                at.problem(node, f"found {match.group()}, which may stand in run, setup and env only")
+            return match.group()
         if name is None:
             hint = "write ${VAR} or ${VAR:-default}; $${ stands for ${ itself"
             at.problem(node, "found ${ without a variable's name and }", hint=hint)

@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from longboat.bundles.disk import explain
 from longboat.bundles.durable import sync_folder, sync_tree
 from longboat.core.errors import EngineError
-from longboat.storage import fences
+from longboat.storage import fences, retention
 from longboat.storage.checkpoints import MARKER, complete_steps
 from longboat.storage.data import remove_tree_if_there
 from longboat.storage.download_prefix import fetch_below
-from longboat.storage.fences import Fence
+from longboat.storage.fences import Fence, Marker
+from longboat.storage.retention import Candidate, Retention
 from longboat.storage.stores.object_store import ObjectMissing
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import DEFAULT_TRANSFER, Transfer
 from longboat.storage.urls import ObjectUrl, object_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 AT_ONCE = 8
 SMALL = 4 << 20
@@ -100,7 +101,7 @@ class MirrorContents(NamedTuple):
 
     copies: dict[CheckpointCopy, dict[str, int]]  # paths inside of each, and their sizes
     newest_attempt: int | None  # that has put up a fence
-    fences: tuple[str, ...]
+    marks: tuple[str, ...]  # names of fences, and of marks of promoted checkpoints
 
 
 class Mirror:
@@ -123,6 +124,7 @@ class Mirror:
         self._store = open_store(self.where, environment, transfer)
         self._attempt = attempt
         self._begun: tuple[str, object, str] | None = None  # name, identity and folder of what was being sent
+        self._markers: dict[CheckpointCopy, Marker] = {}  # that were read
 
     def url_of(self, name: str) -> str:
         return str(self.where._replace(key=self.where.key + name))
@@ -139,8 +141,8 @@ class Mirror:
         fences.check(contents.newest_attempt, attempt)
         accepted = frozenset(copy.key for copy in self._counting(contents))
         self._store.put(self.where.key + fences.fence_name(attempt), fences.encode(Fence(attempt, accepted), uid))
-        for name in contents.fences:
-            if name != fences.fence_name(attempt):
+        for name in contents.marks:
+            if fences.FENCE.fullmatch(name) and name != fences.fence_name(attempt):
                 self._store.remove(self.where.key + name)
 
     def _contents(self) -> MirrorContents:
@@ -153,7 +155,7 @@ class Mirror:
                 name, step, folder, attempt, inside = match.groups()
                 copy = CheckpointCopy(int(step), name, folder or "", int(attempt) if attempt else None)
                 copies.setdefault(copy, {})[inside] = each.size
-            elif fences.FENCE.fullmatch(path):
+            elif fences.FENCE.fullmatch(path) or retention.PROMOTED.fullmatch(path):
                 names.append(path)
         return MirrorContents(copies, fences.newest_of(names), tuple(names))
 
@@ -232,25 +234,37 @@ class Mirror:
             self._store.write(key, file, size)
         return size
 
-    def prune(self, keep: int) -> list[str]:
-        """Remove all but the newest `keep` complete ones (0 keeps all), those that do not count, and what was never
-        finished before the newest; names of what was removed. The newest complete one stays, and all of newer
-        attempts."""
+    def prune(self, keep: int | Retention) -> list[str]:
+        """Remove complete ones that `keep` does not keep (a number: all but the newest so many; 0 keeps all), those
+        that do not count, and what was never finished before the newest; names of what was removed. The newest complete
+        one stays, and all of newer attempts."""
         contents = self._contents()
         fences.check(contents.newest_attempt, self._attempt)
         best = _best(self._counting(contents))
         if not best:
             return []
-        kept = set(best[-keep:] if keep > 0 else best)
+        kept = self._kept(best, retention.retention_of(keep), retention.promoted_steps(contents.marks))
         newest = best[-1].step
         doomed = [
             copy
             for copy, paths in contents.copies.items()
             if copy not in kept and self._may_remove(copy) and (MARKER in paths or copy.step < newest)
         ]
-        for copy in doomed:
-            self._remove(copy, contents.copies[copy])
-        return list(dict.fromkeys(copy.name for copy in doomed))
+        removed = [copy for copy in doomed if self._remove(copy, contents.copies[copy], unless_promoted=copy in best)]
+        return list(dict.fromkeys(copy.name for copy in removed))
+
+    def _kept(self, best: list[CheckpointCopy], rule: Retention, promoted: Collection[int]) -> set[CheckpointCopy]:
+        """Markers are read only for a policy that asks for their metrics or times, and each of them once."""
+        if rule.last > 0 and (rule.best > 0 or rule.every_s > 0):
+            for copy in best:
+                if copy not in self._markers:
+                    self._markers[copy] = fences.read_marker(self.read(f"{copy.key}/{MARKER}") or b"")
+        markers = [(copy.step, self._markers.get(copy)) for copy in best]
+        candidates = [
+            Candidate(step, mark.time or 0.0, mark.metrics) if mark else Candidate(step) for step, mark in markers
+        ]
+        steps = retention.kept_steps(candidates, rule, promoted)
+        return {copy for copy in best if copy.step in steps}
 
     def remove_all(self) -> int:
         """Everything of the run; how many checkpoints that were complete."""
@@ -258,18 +272,53 @@ class Mirror:
         count = len(_best(self._counting(contents)))
         for copy, paths in contents.copies.items():
             self._remove(copy, paths)
-        for name in contents.fences:
+        for name in contents.marks:
             self._store.remove(self.where.key + name)
         return count
 
-    def _remove(self, copy: CheckpointCopy, paths: Iterable[str]) -> None:
+    # for whoever looks at them one by one
+
+    def inventory(self) -> tuple[MirrorContents, list[CheckpointCopy]]:
+        """All that the store has, and of it those that are complete and count, one for each step."""
+        contents = self._contents()
+        return contents, _best(self._counting(contents))
+
+    def read(self, path: str) -> bytes | None:
+        """A small object below the run's prefix; None: there is none."""
+        try:
+            return self._store.ask("GET", self.where.key + path).body
+        except ObjectMissing:
+            return None
+
+    def mark(self, name: str, data: bytes | None) -> None:
+        """Write a mark beside the checkpoints; None removes it."""
+        if data is None:
+            self._store.remove(self.where.key + name)
+        else:
+            self._store.put(self.where.key + name, data)
+
+    def remove(self, step: int) -> bool:
+        """Remove a checkpoint with all its copies; whether there was one."""
+        contents = self._contents()
+        removed = [self._remove(copy, paths) for copy, paths in contents.copies.items() if copy.step == step]
+        return bool(removed)
+
+    def _remove(self, copy: CheckpointCopy, paths: Iterable[str], *, unless_promoted: bool = False) -> bool:
+        """Whether it was: one that was promoted since it was chosen stays, as whoever promoted it looks for it then."""
         rest, prefix = list(paths), f"{self.where.key}{copy.key}/"
+        promoted = self.where.key + retention.promoted_name(copy.step)
+        marker = self.read(f"{copy.key}/{MARKER}") if unless_promoted else None
+        if marker is not None and self._store.look(promoted):
+            return False
         if MARKER in rest:
             self._store.remove(prefix + MARKER)
             rest.remove(MARKER)
+        if marker is not None and self._store.look(promoted):
+            self._store.put(prefix + MARKER, marker)
+            return False
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-            for _ in pool.map(lambda path: self._store.remove(prefix + path), rest):
-                pass
+            list(pool.map(lambda path: self._store.remove(prefix + path), rest))
+        return True
 
     def fetch_newest(self, folder: Path) -> Path | None:
         """See that the newest complete one is in the folder, unless the folder has a newer one; None: there is none.

@@ -21,6 +21,16 @@ from longboat.core.errors import EngineError
 from longboat.storage import fences
 from longboat.storage.fences import MARKER as MARKER
 from longboat.storage.fences import MARKER_MAX, Fence, Marker
+from longboat.storage.retention import (
+    EVALUATED,
+    Candidate,
+    Retention,
+    evaluated_name,
+    kept_steps,
+    promoted_name,
+    promoted_steps,
+    retention_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +41,10 @@ _REMOVED = ".removed-"
 _FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of a storage or machine in trouble: what it has is not known, so it must not be taken for nothing."""
 OWN_FOLDER = rf"{_UNFINISHED.pattern}|\.removed-step-.*"
-OWN_FILE = r"\.attempt-\d{1,9}|\.tmp-\.attempt-\d{1,9}-[0-9a-f]{12}"
-"""Names that checkpoints, fences and what is still being written have: all that is ours in a folder that is the user's.
-As text, because `pod_program` is told them."""
+_MARK = r"(?:\.attempt-\d{1,9}|\.promoted-step-\d{1,18}|\.metrics-step-\d{1,18}(?:\.tmp)?)"
+OWN_FILE = rf"{_MARK}|\.tmp-{_MARK}-[0-9a-f]{{12}}"
+"""Names that checkpoints, fences, marks of promoted ones and what is still being written have: all that is ours in a
+folder that is the user's. As text, because `pod_program` is told them."""
 
 
 def complete_steps(folder: Path) -> list[tuple[int, Path]]:
@@ -125,9 +136,9 @@ def remove_own(folder: Path) -> list[str]:
     return sorted(rest)
 
 
-def prune(folder: Path, keep: int, attempt: int | None = None) -> list[Path]:
-    """Remove all but the newest `keep` complete checkpoints (0 keeps all), those that do not count, and what was never
-    finished before the newest complete one; what was removed.
+def prune(folder: Path, keep: int | Retention, attempt: int | None = None) -> list[Path]:
+    """Remove complete checkpoints that `keep` does not keep (a number: all but the newest so many; 0 keeps all), those
+    that do not count, and what was never finished before the newest complete one; what was removed.
 
     An attempt that is fenced off removes nothing, and none removes what it, or a newer one, is writing; `attempt` None:
     nobody writes any more. A folder is renamed before it is removed: one that is half removed never looks complete.
@@ -135,16 +146,60 @@ def prune(folder: Path, keep: int, attempt: int | None = None) -> list[Path]:
     for name in _folders(folder):
         if name.startswith(_REMOVED):
             _remove(folder / name)
-    complete = complete_steps(folder)
+    complete = sorted(_counting(folder))
     if not complete:
         return []
-    return [path for path in _surplus(folder, complete, keep, attempt) if _set_aside(path, attempt)]
+    superseded = _superseded(folder, complete, retention_of(keep))
+    removed = [path for path in superseded if _set_aside(path, attempt, unless_promoted=True)]
+    return removed + [path for path in _unfinished(folder, complete, attempt) if _set_aside(path, attempt)]
 
 
-def _surplus(folder: Path, complete: Sequence[tuple[int, Path]], keep: int, attempt: int | None) -> list[Path]:
+def kept_complete(folder: Path, keep: int | Retention) -> list[Path]:
+    """Complete checkpoints that count and that `keep` keeps, oldest first."""
+    complete = sorted(_counting(folder))
+    surplus = set(_superseded(folder, complete, retention_of(keep)))
+    return [path for _, path, _ in complete if path not in surplus]
+
+
+def remove_one(folder: Path, name: str) -> bool:
+    """Remove one checkpoint, complete or not, whoever is at work; whether it was there."""
+    is_ours = re.fullmatch(OWN_FOLDER, name, re.DOTALL) is not None
+    return is_ours and _set_aside(folder / name, None)
+
+
+def write_mark(path: Path, data: bytes | None) -> None:
+    """Write a file beside the checkpoints, durably; None removes it. Raises EngineError."""
+    if data is None:
+        _unlink(path)
+    else:
+        _write_durably(path, data)
+
+
+def _superseded(folder: Path, complete: Sequence[tuple[int, Path, Marker]], keep: Retention) -> list[Path]:
+    """Complete checkpoints that `keep` does not keep."""
+    names = _names(folder)
+    evaluations = {name: _read(folder / name) or b"" for name in names if EVALUATED.fullmatch(name)}
+    candidates = [
+        Candidate(step, _time_of(path, marker), fences.metrics_of(marker, evaluations.get(evaluated_name(step), b"")))
+        for step, path, marker in complete
+    ]
+    kept = kept_steps(candidates, keep, promoted_steps(names))
+    return [path for step, path, _ in complete if step not in kept]
+
+
+def _time_of(path: Path, marker: Marker) -> float:
+    if marker.time is not None:
+        return marker.time
+    try:
+        return os.stat(path / MARKER).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _unfinished(folder: Path, complete: Sequence[tuple[int, Path, Marker]], attempt: int | None) -> list[Path]:
     newest, fence = complete[-1][0], _newest_fence(folder)
-    surplus = [path for _, path in complete[:-keep]] if keep > 0 else []
-    finished = {path.name for _, path in complete}
+    surplus = []
+    finished = {path.name for _, path, _ in complete}
     for name in _folders(folder):
         match = _UNFINISHED.fullmatch(name)
         if not match or name in finished:
@@ -194,8 +249,12 @@ def _newest_fence(folder: Path) -> Fence | None:
 
 
 def _fence_names(folder: Path) -> list[str]:
+    return [name for name in _names(folder) if fences.FENCE.fullmatch(name)]
+
+
+def _names(folder: Path) -> list[str]:
     try:
-        return [name for name in os.listdir(folder) if fences.FENCE.fullmatch(name)]
+        return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -243,21 +302,37 @@ def _folders(folder: Path) -> list[str]:
         raise explain(error, str(folder)) from error
 
 
-def _set_aside(path: Path, attempt: int | None) -> bool:
-    """Remove a checkpoint. The fence is checked again after the rename; a process that was suspended undoes it."""
+def _set_aside(path: Path, attempt: int | None, *, unless_promoted: bool = False) -> bool:
+    """Remove a checkpoint, and its evaluation. The fence is checked again after the rename; a process that was
+    suspended undoes it. So does one whose checkpoint was promoted since it was chosen: whoever promotes looks for the
+    checkpoint after the mark."""
     fences.check(newest_attempt(path.parent), attempt)
+    match = _STEP.fullmatch(path.name)
+    promoted = path.parent / promoted_name(int(match.group(1))) if match and unless_promoted else None
+    if promoted is not None and promoted.exists():
+        return False
     aside = path.parent / f"{_REMOVED}{path.name}-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         os.rename(path, aside)
-        if attempt is not None and (newest_attempt(path.parent) or 0) > attempt:
+        is_fenced = attempt is not None and (newest_attempt(path.parent) or 0) > attempt
+        if is_fenced or (promoted is not None and promoted.exists()):
             os.rename(aside, path)
             return False
     except FileNotFoundError:
         return False  # another process was faster
     except OSError as error:
         raise explain(error, str(path)) from error
+    if match:
+        _forget_evaluation(path.parent / evaluated_name(int(match.group(1))), aside)
     _remove(aside)
     return True
+
+
+def _forget_evaluation(evaluation: Path, aside: Path) -> None:
+    """Of this checkpoint; that of another one of the same step stays."""
+    marker = fences.read_marker(_read(aside / MARKER) or b"")
+    if fences.is_evaluation_of(marker, _read(evaluation) or b""):
+        _unlink(evaluation)
 
 
 def _remove(path: Path) -> None:

@@ -19,10 +19,13 @@ from longboat.core.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 MARKER = ".complete"
 MARKER_MAX = 1 << 16
 """Bytes of a marker that are looked at. Ours have about 150."""
+MOST_MOMENT = 1e11
+"""Seconds since 1970, the year 5138: what is later was never a time."""
 FENCE = re.compile(r"\.attempt-(\d{1,9})")
 
 
@@ -35,6 +38,8 @@ class Marker(NamedTuple):
 
     attempt: int | None  # that completed the checkpoint; None: not told
     digest: str  # tells it from another marker of the same step
+    time: float | None = None  # when it was completed, seconds since the epoch
+    metrics: dict[str, float] = {}  # what the trainer told with it
 
 
 class Fence(NamedTuple):
@@ -46,16 +51,55 @@ def fence_name(attempt: int) -> str:
     return f".attempt-{attempt}"
 
 
-def read_marker(data: bytes) -> Marker:
-    attempt = None
+def marker_fields(data: bytes) -> dict[str, Any]:
+    """The JSON of a marker; nothing where it is none: its content does not matter otherwise."""
     try:
         parsed = json.loads(data.decode("utf-8"))
-        number = parsed.get("attempt") if isinstance(parsed, dict) else None
-        if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
-            attempt = number
     except (ValueError, RecursionError):
-        pass  # its content does not matter otherwise
-    return Marker(attempt, hashlib.sha256(data).hexdigest()[:16])
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def read_marker(data: bytes) -> Marker:
+    fields = marker_fields(data)
+    number, metrics = fields.get("attempt"), fields.get("metrics")
+    return Marker(
+        attempt=number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None,
+        digest=hashlib.sha256(data).hexdigest()[:16],
+        time=_moment(fields.get("time")),
+        metrics=_numbers(metrics),
+    )
+
+
+def is_evaluation_of(marker: Marker, evaluation: bytes) -> bool:
+    """Whether a file that an evaluator wrote judges the checkpoint with this marker, not an earlier one of its step."""
+    return marker_fields(evaluation).get("marker") == marker.digest
+
+
+def metrics_of(marker: Marker, evaluation: bytes) -> dict[str, float]:
+    """Metrics of a checkpoint: the trainer's, and over them the evaluator's."""
+    if not is_evaluation_of(marker, evaluation):
+        return marker.metrics
+    return {**marker.metrics, **_numbers(marker_fields(evaluation).get("metrics"))}
+
+
+def _numbers(metrics: object) -> dict[str, float]:
+    pairs = metrics.items() if isinstance(metrics, dict) else ()
+    numbers = [(str(name), _number(value)) for name, value in pairs]
+    return {name: number for name, number in numbers if number is not None}
+
+
+def _number(value: object) -> float | None:
+    """Others write markers: an integer of a thousand digits is no number that anybody means."""
+    try:
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
+
+
+def _moment(value: object) -> float | None:
+    number = _number(value)
+    return number if number is not None and 0 <= number < MOST_MOMENT else None
 
 
 def encode(fence: Fence, uid: str) -> bytes:

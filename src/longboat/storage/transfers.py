@@ -1,4 +1,4 @@
-"""Resumable transfers of a source into one file: retried with back-off, carried on where it broke off.
+"""Resumable transfers of a source into one file: retried with backoff, carried on where it broke off.
 
 What a source is (a web server, an object store) and how it is asked is its own affair.
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from longboat.bundles import durable
 from longboat.bundles.disk import explain, write_all
 from longboat.bundles.source.limits import size_text
-from longboat.core.errors import EngineError
+from longboat.core.errors import EngineError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ class Download:
                 left -= 1
                 if left <= 0:
                     text = f"{self._source.shown}: cannot be fetched: {reason}"
-                    raise EngineError(text, hint=self._source.hint) from None
+                    raise StoreUnavailable(text, hint=self._source.hint) from None
                 time.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             else:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import pytest
 
-from longboat.autoscaler.model.pools_file import read_pools, read_providers
-from longboat.autoscaler.model.provider_settings import ExecSettings, KwokSettings
+from longboat.autoscaler.model.provider_settings import ExecSettings
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.autoscaler.providers.kwok import KwokProvider, SimulatedFault
 from longboat.autoscaler.providers.provider import KINDS, Instance, MachineRequest, Provider, ProviderError
-from longboat.autoscaler.providers.registry import differences, open_providers
-from longboat.core.errors import JobError, UsageError
+from longboat.autoscaler.providers.registry import differences
 from longboat.kubeapi.kinds import NODE
 from tests.autoscaler.stages import Stage, pool
+from tests.clouds.aws.moto_cluster import MotoCluster
 
 CLOUD = Path(__file__).resolve().parents[1] / "cloud.py"
 VERBS = ("list", "grow", "shrink", "describe")
@@ -62,14 +60,39 @@ class ExecSide:
         (self.folder / "faults").write_text(json.dumps([{"pool": self.pool.name, "kind": kind, "zone": zone}]))
 
 
+class AwsSide:
+    def __init__(self, moto: MotoCluster) -> None:
+        self.moto, self.group = moto, moto.node_group("gpu")
+        moto.node_group("other", "m5.large")
+        self.pool, self.other = moto.provider().discover().pools
+
+    def open(self) -> Provider:
+        return self.moto.provider()
+
+    def refuse(self, kind: str, zone: str | None) -> None:
+        self.moto.refuse(self.group, kind, zone)
+
+
 def settings(folder: Path, **more: Any) -> ExecSettings:
     commands = {verb: (sys.executable, str(CLOUD), verb) for verb in VERBS}
     return ExecSettings(**{**commands, "env": {"CLOUD": str(folder)}, **more})
 
 
-@pytest.fixture(params=[pytest.param("kwok", marks=pytest.mark.cluster), "exec"])
-def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
-    yield KwokSide(request.getfixturevalue("stage")) if request.param == "kwok" else ExecSide(tmp_path)
+@pytest.fixture(
+    params=[pytest.param("kwok", marks=pytest.mark.cluster), "exec", pytest.param("aws", marks=pytest.mark.clouds)]
+)
+def side(request: pytest.FixtureRequest, tmp_path: Path) -> Side:
+    if request.param == "aws":
+        return AwsSide(request.getfixturevalue("moto"))
+    return KwokSide(request.getfixturevalue("stage")) if request.param == "kwok" else ExecSide(tmp_path)
+
+
+def first_zone(side: Side) -> str:
+    return side.pool.zones[0]
+
+
+def second_zone(side: Side) -> str:
+    return side.pool.zones[1]
 
 
 def machines(side: Side) -> tuple[Instance, ...]:
@@ -78,28 +101,28 @@ def machines(side: Side) -> tuple[Instance, ...]:
 
 def test_what_is_ordered_is_listed_with_its_pool_zone_and_token(side: Side) -> None:
     assert machines(side) == ()
-    made = side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="b"))
+    made = side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone=second_zone(side)))
     found = machines(side)
     assert len(found) == 2 and {one.id for one in made} <= {one.id for one in found}
-    assert {(one.pool, one.zone, one.token) for one in found} == {(side.pool.name, "b", "t1")}
+    assert {(one.pool, one.zone, one.token) for one in found} == {(side.pool.name, second_zone(side), "t1")}
     assert side.open().list([side.other]).machines == ()
 
 
 def test_an_order_sent_twice_is_one_order(side: Side) -> None:
     for _ in range(3):
-        side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="a"))
+        side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone=first_zone(side)))
     first = machines(side)
-    side.open().grow(side.pool, MachineRequest(token="t2", count=1, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t2", count=1, zone=first_zone(side)))
     assert len(first) == 2 and len(machines(side)) == 3
 
 
 def test_listing_changes_nothing(side: Side) -> None:
-    side.open().grow(side.pool, MachineRequest(token="t1", count=1, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t1", count=1, zone=first_zone(side)))
     assert machines(side) == machines(side)
 
 
 def test_exactly_the_named_machines_are_deleted_and_twice_is_no_error(side: Side) -> None:
-    side.open().grow(side.pool, MachineRequest(token="t1", count=3, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t1", count=3, zone=first_zone(side)))
     first, *others = machines(side)
     for _ in range(2):
         side.open().shrink(side.pool, (first.id,))
@@ -109,25 +132,25 @@ def test_exactly_the_named_machines_are_deleted_and_twice_is_no_error(side: Side
 
 @pytest.mark.parametrize("kind", ["stockout", "quota", "auth", "throttled"])
 def test_a_refusal_has_its_kind_and_leaves_nothing(side: Side, kind: str) -> None:
-    side.refuse(kind, "a")
+    side.refuse(kind, first_zone(side))
     for _ in range(2):
         with pytest.raises(ProviderError) as caught:
-            side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="a"))
+            side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone=first_zone(side)))
         assert caught.value.kind == kind and kind in caught.value.message
     assert machines(side) == ()
-    assert len(side.open().grow(side.pool, MachineRequest(token="t2", count=1, zone="b"))) <= 1
+    assert len(side.open().grow(side.pool, MachineRequest(token="t2", count=1, zone=second_zone(side)))) <= 1
     assert len(machines(side)) == 1
 
 
 def test_an_order_that_was_taken_back_is_not_served_later(side: Side) -> None:
     side.open().shrink(side.pool, (), ("t1",))
-    side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone=first_zone(side)))
     assert machines(side) == ()
 
 
 def test_a_pool_is_described(side: Side) -> None:
     described = side.open().describe(side.pool)
-    assert described.zones == ("a", "b") and described.spot is False
+    assert described.zones == side.pool.zones and described.spot is False
     assert list(differences((side.pool,), {side.pool.provider: side.open()})) == []
 
 
@@ -286,59 +309,6 @@ def test_an_order_of_which_some_machines_are_made_is_finished_and_refused_alike(
     assert len(stage.nodes()) == len(stage.machines()) == 1
     (refusal,) = KwokProvider(stage.client, stage.namespace).list([mine]).refusals
     assert (refusal.token, refusal.kind) == ("t", "stockout")
-
-
-# the pools file
-
-FILE = """
-pools:
-- {name: a, provider: metal, max: 3, machine: {cpus: 4, memory: 8Gi}}
-- {name: b, max: 3, machine: {cpus: 4, memory: 8Gi}}
-- {name: c, provider: slow, max: 3, machine: {cpus: 4, memory: 8Gi}}
-providers:
-  metal: {list: [./list], grow: ./grow | tee log, shrink: [./shrink, now], timeout: 5s, env: {TOKEN_FILE: /x}}
-  slow: {kind: kwok, ready_after: 20s, gpus_after: 10s}
-"""
-
-
-def write(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "pools.yaml"
-    path.write_text(text)
-    return path
-
-
-def test_providers_are_read_from_the_pools_file(tmp_path: Path) -> None:
-    path = write(tmp_path, FILE)
-    found = read_providers(path)
-    metal, slow = found["metal"], found["slow"]
-    assert isinstance(metal, ExecSettings) and isinstance(slow, KwokSettings)
-    assert (metal.list, metal.grow, metal.timeout_s) == (("./list",), "./grow | tee log", 5.0)
-    assert metal.folder == str(tmp_path) and metal.describe is None
-    assert (slow.ready_after_s, slow.gpus_after_s) == (20.0, 10.0)
-    pools, _ = read_pools(path)
-    assert set(open_providers(pools, found, None, "x")) == {"metal", "kwok", "slow"}  # type: ignore[arg-type]
-
-
-MISTAKES: list[tuple[Callable[[str], str], str]] = [
-    (lambda text: text.replace("list: [./list], ", ""), "kind"),
-    (lambda text: text.replace("list: [./list]", "kind: exec"), '"list" is missing'),
-    (lambda text: text.replace("kind: kwok", "kind: kwok, list: [x]"), "list is not a setting"),
-    (lambda text: text.replace("timeout: 5s", "timeout: soon"), "timeout"),
-    (lambda text: text.replace("timeout", "timeouts"), "unknown field"),
-]
-
-
-@pytest.mark.parametrize(("change", "words"), MISTAKES)
-def test_mistakes_in_providers_have_their_line(tmp_path: Path, change: Callable[[str], str], words: str) -> None:
-    with pytest.raises(JobError) as caught:
-        read_providers(write(tmp_path, change(FILE)))
-    assert words in caught.value.message and "pools.yaml:" in caught.value.message
-
-
-def test_an_unknown_provider_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, FILE.replace("provider: metal", "provider: aws"))
-    with pytest.raises(UsageError, match="pool a: no provider aws; there are: kwok, metal, slow"):
-        open_providers(read_pools(path)[0], read_providers(path), None, "x")  # type: ignore[arg-type]
 
 
 # the documentation

@@ -162,7 +162,7 @@ def test_whose_options_they_are(args: list[str], words: object, command: object,
 
 def test_run_and_check_describe_a_job_alike() -> None:
     flags = [{name for param in command.params for name in param.opts} for command in (run_command, check_command)]
-    assert flags[0] - flags[1] == {"-d", "--detach", "--id", "--dry-run", "-q", "--quiet", "-y", "--yes"}
+    assert flags[0] - flags[1] == {"-d", "--detach", "--failover", "--id", "--dry-run", "-q", "--quiet", "-y", "--yes"}
 
 
 def test_no_flag_means_two_things() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from longboat.cli.output.formats import plain
+import pytest
+
+from longboat.cli.output.formats import plain, write_csv
 from longboat.core.runs import Attempt, LogLine, RunStatus
 
 
@@ -16,3 +18,9 @@ def test_attempts_are_counted_from_1() -> None:
     assert (shown["attempt"], [attempt["number"] for attempt in shown["attempts"]]) == (2, [1, 2])
     line = LogLine(role="worker", node="worker-0", rank=0, stream="out", time=0.0, attempt=0, data=b"x")
     assert plain(line)["attempt"] == 1
+
+
+def test_cells_of_csv_are_no_formulas(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = ("=cmd()", "+a", "-rm", "@x", "\tx", "-0.5", "-", "", "a=b", -1, None)
+    write_csv([cells])
+    assert capsys.readouterr().out == "'=cmd(),'+a,'-rm,'@x,'\tx,-0.5,-,,a=b,-1,\n"

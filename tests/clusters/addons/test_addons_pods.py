@@ -35,6 +35,7 @@ spec:
   containers:
   - name: main
     image: longboat.test/python:latest
+    imagePullPolicy: IfNotPresent
     command: [sh, -c, "SCRIPT"]
     volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]

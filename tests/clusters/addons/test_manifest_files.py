@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from longboat.clusters.addons.manifest_files import load_manifest, manifest_location, parse_manifest
+from longboat.clusters.addons.manifest_files import load_manifest, parse_manifest
 from longboat.clusters.addons.released import JOBSET
-from longboat.clusters.spec import SoftwareSource
 from longboat.core.errors import EngineError
 from tests.clusters.worlds import cluster
 
@@ -27,22 +27,14 @@ spec: {template: {spec: {containers: [{name: m, image: "registry.k8s.io/jobset/j
 """
 
 
-def test_the_file_goes_before_the_source_and_the_source_before_the_project() -> None:
-    files = SoftwareSource(kind="files", location="/srv/files/")
-    assert manifest_location(cluster(manifests=(("jobset", "/x.yaml"),), source=files), JOBSET) == "/x.yaml"
-    assert manifest_location(cluster(source=files), JOBSET) == "/srv/files/manifests/jobset-0.12.0.yaml"
-    assert manifest_location(cluster(), JOBSET) == JOBSET.url
-
-
-def test_a_folder_of_files_gives_the_objects_of_the_pinned_version(tmp_path: Path) -> None:
-    (tmp_path / "manifests").mkdir()
-    file = tmp_path / JOBSET.file_name
-    spec = cluster(source=SoftwareSource(kind="files", location=str(tmp_path)))
+def test_the_project_gives_the_pinned_version_and_the_user_what_he_likes(tmp_path: Path) -> None:
+    file = tmp_path / "published.yaml"
+    release = msgspec.structs.replace(JOBSET, url=str(file))
     file.write_text(TEXT)
-    assert [body["kind"] for body in load_manifest(spec, JOBSET)] == ["Namespace", "Deployment"]
+    assert [body["kind"] for body in load_manifest(cluster(), release)] == ["Namespace", "Deployment"]
     file.write_text(TEXT.replace("v0.12.0", "v0.11.0"))
     with pytest.raises(EngineError, match="not the manifest of jobset 0.12.0: no image registry"):
-        load_manifest(spec, JOBSET)
+        load_manifest(cluster(), release)
     own = cluster(manifests=(("jobset", str(file)),))
     assert len(load_manifest(own, JOBSET)) == 2  # what a user names is his business
 

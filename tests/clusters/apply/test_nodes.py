@@ -13,7 +13,9 @@ import pytest
 
 from longboat.clusters.apply import nodes
 from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line
+from longboat.clusters.hosts.output import HEAD, TAIL
 from longboat.core.errors import EngineError
+from tests.clusters.worlds import packed
 
 FORGED = "x\nw-1\t10.244.0.0/16\t\t\t\t\t\u0085w-1\t10.244.0.0/16\u2028w-1\t"
 
@@ -53,7 +55,7 @@ class Control:
             )
             for item in self.objects
         )
-        return CommandResult(code=0, stdout="".join(lines), stderr="")
+        return CommandResult(code=0, stdout=packed("".join(lines)), stderr="")
 
     def close(self) -> None: ...
 
@@ -109,8 +111,39 @@ def test_a_list_that_was_cut_is_not_understood() -> None:
             whole = super().run(script, **rest).stdout
             return CommandResult(code=0, stdout=f"{whole[:40]}\n[... 9 bytes left out ...]\n{whole[90:]}", stderr="")
 
-    with pytest.raises(EngineError, match="the list of nodes is not understood"):
+    with pytest.raises(EngineError, match="was cut off"):
         nodes.read_nodes(Cut([node("w-0"), node("w-1")]))
+
+
+def kubectl(folder: Path, script: str) -> Callable[[str], str]:
+    """A shell whose kubectl is this script. Fails as the script that it is given fails."""
+    (folder / "kubectl").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "kubectl").chmod(0o755)
+    return lambda text: subprocess.check_output(["sh", "-c", f"PATH={folder}:$PATH\n{text}"], text=True)
+
+
+def test_thousands_of_nodes_fit_into_what_a_connection_keeps(tmp_path: Path) -> None:
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.{number}": "true" for number in range(60)}
+    lines = [f"w-{number}\t10.{number % 256}.0.0/24\t\t\t{json.dumps(labels)}\t\t\t\t\n" for number in range(2000)]
+    (tmp_path / "list").write_text("".join(lines))
+    shell = kubectl(tmp_path, f"cat {tmp_path}/list")
+    sent: list[int] = []
+
+    def counted(script: str) -> str:
+        answer = shell(script)
+        sent.append(len(answer))
+        return answer
+
+    views = nodes.read_nodes(Control([], counted))
+    assert [view.name for view in views] == [f"w-{number}" for number in range(2000)]
+    assert len("".join(lines)) > HEAD + TAIL > sent[0]
+
+
+def test_pods_of_one_node_that_cannot_be_listed_are_not_taken_for_none(tmp_path: Path) -> None:
+    shell = kubectl(tmp_path, 'case "$*" in *w-0*) exit 3 ;; esac')
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
+        nodes.read_trainings(Control([], shell), ["w-0", "w-1"])
+    assert nodes.read_trainings(Control([], shell), ["w-1"]) == {}
 
 
 def test_no_owner_of_a_pod_passes_for_another_pod() -> None:
@@ -126,14 +159,7 @@ def test_no_owner_of_a_pod_passes_for_another_pod() -> None:
 def test_a_cordon_and_its_mark_are_one_request(tmp_path: Path, answer: str, is_changed: bool) -> None:
     """Cut off between two of them, a mark would claim the next cordon of the owner."""
     calls = tmp_path / "calls"
-    (tmp_path / "kubectl").write_text(
-        f"#!/bin/sh\ncase \"$*\" in *' get '*) echo '{answer}' ;; *) echo \"$*\" >> {calls} ;; esac\n"
-    )
-    (tmp_path / "kubectl").chmod(0o755)
-
-    def shell(script: str) -> str:
-        return subprocess.check_output(["sh", "-c", f"PATH={tmp_path}:$PATH\n{script}"], text=True)
-
+    shell = kubectl(tmp_path, f"case \"$*\" in *' get '*) echo '{answer}' ;; *) echo \"$*\" >> {calls} ;; esac")
     nodes.cordon_for_upgrade(Control([], shell), "w-0", "1.36.4")
     written = calls.read_text().splitlines() if calls.exists() else []
     patch = {"metadata": {"annotations": {"longboat.dev/upgrading": "1.36.4"}}, "spec": {"unschedulable": True}}
@@ -142,3 +168,30 @@ def test_a_cordon_and_its_mark_are_one_request(tmp_path: Path, answer: str, is_c
     ends = calls.read_text().splitlines()[len(written) :] if calls.exists() else []
     gone = {"metadata": {"annotations": {"longboat.dev/upgrading": None}}, "spec": {"unschedulable": None}}
     assert [json.loads(call.partition(" -p ")[2]) for call in ends] == ([] if not answer else [gone])
+
+
+@pytest.mark.parametrize("failures", [0, 2, 3])
+def test_a_node_is_deleted_though_the_api_server_is_busy(tmp_path: Path, failures: int) -> None:
+    calls = tmp_path / "calls"
+    shell = kubectl(tmp_path, f'echo "$*" >> {calls}; [ $(wc -l < {calls}) -gt {failures} ]')
+    quick: Callable[[str], str] = lambda script: shell(f"sleep() {{ :; }}\n{script}")  # noqa: E731
+    if failures == 3:
+        with pytest.raises(subprocess.CalledProcessError):
+            nodes.delete_node(Control([], quick), "w-0")
+    else:
+        nodes.delete_node(Control([], quick), "w-0")
+    assert len(calls.read_text().splitlines()) == min(failures + 1, 3)
+
+
+@pytest.mark.parametrize("failures", [0, 3, 5])
+def test_a_drain_goes_on_though_the_api_server_is_busy(tmp_path: Path, failures: int) -> None:
+    calls = tmp_path / "calls"
+    fails = f"[ $(wc -l < {calls}) -gt {failures} ]"
+    shell = kubectl(tmp_path, f'case "$*" in *" drain "*) echo "$*" >> {calls}; {fails} ;; *) echo node/w-0 ;; esac')
+    quick: Callable[[str], str] = lambda script: shell(f"sleep() {{ :; }}\n{script}")  # noqa: E731
+    if failures == 5:
+        with pytest.raises(subprocess.CalledProcessError):
+            nodes.drain(Control([], quick), "w-0", grace_s=60)
+    else:
+        nodes.drain(Control([], quick), "w-0", grace_s=60)
+    assert len(calls.read_text().splitlines()) == min(failures + 1, 5)

@@ -12,7 +12,7 @@ from longboat.clusters.apply.upgrade import ClusterUpgrade, Patience, UpgradeRes
 from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line
 from longboat.clusters.plan.upgrade_plan import plan_upgrade
 from tests.clusters.plan.test_upgrade_plan import member, node
-from tests.clusters.worlds import KEYS, cluster
+from tests.clusters.worlds import KEYS, cluster, packed
 
 SIGNS = {
     "jsonpath='{.spec.unschedulable}'": "cordon",
@@ -69,7 +69,7 @@ class SimulatedHost:
             return CommandResult(code=1, stdout="", stderr="Unable to connect to the server")
         if verb == "pods" and "w-0" in script and self.trainings:
             out = f"w-0\tteam/{self.trainings.pop(0)}\t{owner('Job')}\nw-0\tteam/web\t{owner('ReplicaSet')}\n"
-        return CommandResult(code=0, stdout=out, stderr="")
+        return CommandResult(code=0, stdout=packed(out) if verb in ("nodes", "pods") else out, stderr="")
 
     def close(self) -> None: ...
 

@@ -68,3 +68,9 @@ def test_bastions(text: str, user: str | None, host: str, port: int | None) -> N
 def test_what_is_no_bastion(text: str) -> None:
     with pytest.raises(HostUnreachable, match="is no bastion"):
         parse_target(text, "web")
+
+
+def test_a_host_that_is_slow_to_log_in_is_waited_for(tmp_path: Path) -> None:
+    """asyncssh's limit of a connection covers the login, in which sshd may look up our name for 20 s."""
+    given, _ = arguments(tmp_path, "")
+    assert given["connect_timeout"] >= 25

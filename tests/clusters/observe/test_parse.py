@@ -59,6 +59,8 @@ firewall\tfirewalld
 opened\t6443/tcp
 opened\t30000-32767/tcp
 opened\tssh
+opened\trule family="ipv4" source address="10.244.0.0/16" port port="7443" protocol="tcp" accept
+opened\trule family="ipv4" source address="10.9.0.0/16" port port="9443" protocol="tcp" reject
 program\tcontainerd containerd github.com/containerd/containerd/v2 v2.1.0 061792f0ecf3684fb
 program\tkubelet Kubernetes v1.36.4
 program\tnvidia-smi 570.124.06
@@ -105,7 +107,8 @@ def test_a_rocky_machine_with_gpus() -> None:
         listeners=(Listener(port=22, program="sshd"), Listener(port=10248, program="kubelet")),
         addresses=("10.1.2.3/22", "2001:db8::7/64"), routes=("10.1.0.0/22", "172.17.0.0/16"),
         source_address="10.1.2.3", has_route_out=True, machine_id="0123456789abcdef", product_uuid="4c4c4544-0031",
-        clock_s=1_700_000_001.0, skew_s=999.5, firewall="firewalld", open_ports=("6443/tcp", "30000:32767/tcp", "ssh"),
+        clock_s=1_700_000_001.0, skew_s=999.5, firewall="firewalld",
+        open_ports=("6443/tcp", "30000:32767/tcp", "ssh", "7443/tcp"),
         proxies=(("https_proxy", "http://proxy.example:3128"), ("http_proxy", "http://proxy.example:3128")),
         programs=(("containerd", "2.1.0"), ("kubelet", "1.36.4"), ("nvidia-smi", "570.124.06"), ("docker", "unknown")),
         packages=(("containerd.io", "2.1.0-3.1.el9"),), held=("kubelet-0:1.36.4-*",), units=(("containerd", "active"),),

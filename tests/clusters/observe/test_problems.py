@@ -17,7 +17,7 @@ GOOD = HostFacts(
     package_manager="apt", init="systemd", cgroup_version=2, cpus=8, memory=32 * GIB, sudo="free",
     disks=(Disk(path="/", total=100 * GIB, free=60 * GIB),), listeners=(Listener(port=22, program="sshd"),),
     addresses=("10.0.0.5/24",), routes=("10.0.0.0/24",), source_address="10.0.0.5", has_route_out=True,
-    machine_id="a", product_uuid="u-a", clock_s=1.7e9,
+    machine_id="a", product_uuid="u-a", clock_s=1.7e9, loadable=("vxlan",), packages=(("nftables", "1.0.6"),),
 )  # fmt: skip
 SPEC = ClusterSpec(name="lab", hosts=(HostSpec(name="one", address="one", role="control-plane"),))
 

@@ -94,6 +94,23 @@ def test_only_shims_of_this_machines_own_containerd_are_killed(tmp_path: Path, b
     assert root.called().split() == killed
 
 
+def test_what_pods_leave_mounted_is_unmounted_and_what_others_have_is_not(tmp_path: Path) -> None:
+    """Pods that could not be stopped in time, in a containerd that was there before and stays."""
+    root = Root(tmp_path, PROGRAM)
+    states = f"{tmp_path}/run/containerd/io.containerd.grpc.v1.cri/sandboxes"
+    sandbox = f"{states}/{'0a' * 32}"
+    (tmp_path / f"run/containerd/io.containerd.grpc.v1.cri/sandboxes/{'0a' * 32}/shm").mkdir(parents=True)
+    ours = ["/var/lib/kubelet/pods/x/volume", f"{tmp_path}/run/netns/cni-1", f"{sandbox}/shm"]
+    others = ["/var/lib/docker/containers/1/shm", "/run/netns/mine", f"{states}/shm", "/var/lib/kubelet-of-others"]
+    others.append(f"/run/k3s{sandbox.removeprefix(f'{tmp_path}/run')}/shm")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/mounts").write_text("".join(f"x {path} tmpfs rw 0 0\n" for path in [*others, *ours]))
+    root.program("umount", '#!/bin/sh\necho "$1" >> CALLS\n')
+    root.run(kubeadm._UNMOUNT)
+    assert sorted(root.called().split()) == sorted(ours)
+    assert not Path(sandbox).exists() and Path(states).exists()
+
+
 @pytest.mark.parametrize(("answers", "line"), [(True, "containerd\tnamespace moby"), (False, "containerd\tnot known")])
 def test_a_containerd_that_does_not_answer_is_not_taken_for_empty(tmp_path: Path, answers: bool, line: str) -> None:
     root = Root(tmp_path, "")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from longboat.clusters.addons.released import JOBSET
 from longboat.clusters.observe.parse import parse
+from longboat.clusters.offline.addon_files import archive_references
 from longboat.clusters.plan import runtime
-from longboat.clusters.plan.steps import Step
+from longboat.clusters.plan.host_plan import assemble
+from longboat.clusters.plan.steps import Kept, Step
 from longboat.clusters.spec import SoftwareSource
 from tests.clusters.worlds import bare, cluster
 
@@ -37,3 +40,27 @@ def test_an_archive_that_is_asked_for_over_https_comes_so_all_the_way(scheme: st
     step = runtime.images(spec, spec.hosts[0], bare("cp-0"))
     assert isinstance(step, Step)
     assert ("curl -fsSL --proto '=https' --proto-redir '=https' " in step.script) is is_held
+
+
+def test_an_add_on_that_comes_later_brings_the_archive_again_and_once_only() -> None:
+    source = SoftwareSource(images="https://files.example.org/images.tar")
+    first = cluster(source=source)
+    there = ("registry.k8s.io/pause:3.10.2", f"registry.k8s.io/kube-proxy:v{first.versions.kubernetes}")
+    facts = bare("w-0", images=there)
+    assert isinstance(runtime.images(first, first.hosts[1], facts, archive_references(first)), Kept)
+    later = cluster(source=source, addons=("jobset", "controller"), image="example.org/longboat:1")
+    step = runtime.images(later, later.hosts[1], facts, archive_references(later))
+    assert isinstance(step, Step) and "pinned" not in step.script
+    plan = assemble("w-0", [step], bare("w-0", images=there, done=(("images", step.key),)))
+    assert plan.steps == () and [kept.reason for kept in plan.kept] == ["done before"]
+    # Pulled, or imported by hand: there is nothing to bring.
+    complete = bare("w-0", images=(*there, *JOBSET.images, "example.org/longboat:1"))
+    assert isinstance(runtime.images(later, later.hosts[1], complete, archive_references(later)), Kept)
+
+
+def test_images_of_a_manifest_of_ones_own_are_not_known_so_the_archive_is_brought() -> None:
+    source = SoftwareSource(images="/srv/images.tar")
+    spec = cluster(source=source, addons=("jobset",), manifests=(("jobset", "/srv/jobset.yaml"),))
+    facts = bare("w-0", images=("registry.k8s.io/pause:3.10.2", "registry.k8s.io/kube-proxy:v1.36.4"))
+    step = runtime.images(spec, spec.hosts[1], facts, archive_references(spec))
+    assert isinstance(step, Step) and "label" not in step.script

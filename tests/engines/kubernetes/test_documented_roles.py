@@ -118,7 +118,7 @@ def test_who_may_not_read_logs_still_gets_the_trainers_exit_code(
     cluster: Cluster, namespace: str, kubectl: Kubectl, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
     config = user_config(cluster, kubectl, namespace, tmp_path, without(*lacking))
-    ended = longboat(tmp_path, namespace, config, "run", "--", "sh", "-c", "echo said; sleep 3; exit 7")
+    ended = longboat(tmp_path, namespace, config, "run", "--", "sh", "-c", "echo said; sleep 10; exit 7")
     assert ended.returncode == 7, ended.stderr
     if "pods/exec" in lacking:
         assert "the log of sh cannot be shown" in ended.stderr and "pods/log" in ended.stderr

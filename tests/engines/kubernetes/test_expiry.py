@@ -151,6 +151,15 @@ def test_the_name_of_what_is_left_may_be_taken() -> None:
     assert read_record(store.there["train.expired"])[0].uid == record().uid and "train" not in store.there
 
 
+def test_what_is_left_of_a_trial_still_belongs_to_its_sweep() -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "s.sweep", "uid": "s"}
+    body = live()
+    body["metadata"]["ownerReferences"] = [owner]
+    store = ConfigMaps(body)
+    expiry.expire(cast("Client", store), seen())
+    assert store.there["train.expired"]["metadata"]["ownerReferences"] == [owner] and "train" not in store.there
+
+
 def test_a_run_whose_end_is_not_written_down_loses_nothing() -> None:
     store = ConfigMaps(live())
     with pytest.raises(EngineError, match="has not ended"):

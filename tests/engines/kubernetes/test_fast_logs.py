@@ -16,7 +16,7 @@ from tests.engines.kubernetes.benches import IMAGE
 
 LONGBOAT = Path(sys.executable).parent / "longboat"
 RANKS, WIDTH = 2, 80
-LINES = [250_000, pytest.param(500_000, marks=pytest.mark.soak)]
+LINES = [80_000, pytest.param(250_000, marks=pytest.mark.soak), pytest.param(500_000, marks=pytest.mark.soak)]
 """Of each rank, 50 MB and 100 MB in all: the kubelet keeps 10 MiB, and looks for what to rotate every 10 s."""
 MEMORY = 150 << 20
 """What an attached command may use at its peak, however long the log is."""

@@ -58,6 +58,14 @@ def test_what_a_turn_could_act_on_is_news(body: dict[str, Any], change: dict[str
     assert mark(body) != mark(body, **change)
 
 
-def test_a_pod_that_has_not_started_is_always_news() -> None:
-    """Why it waits is said by its containers, which are not kept."""
-    assert mark(POD, status={"phase": "Pending"}) is None
+@pytest.mark.parametrize("containers", ["containerStatuses", "initContainerStatuses"])
+def test_why_a_pod_has_not_started_is_news(containers: str) -> None:
+    waiting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating", "message": "1"}}}
+    stuck = {"name": "main", "state": {"waiting": {"reason": "ErrImagePull", "message": "2"}}}
+    still = {"name": "main", "state": {"waiting": {"reason": "ErrImagePull", "message": "3"}}}
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    gated, refused = {**unscheduled, "reason": "SchedulingGated"}, {**unscheduled, "message": "0/2 nodes"}
+    pending = [mark(POD, status={"phase": "Pending", containers: [each]}) for each in (waiting, stuck, still)]
+    assert pending[0] != pending[1] == pending[2] is not None
+    held = [mark(POD, status={"phase": "Pending", "conditions": [each]}) for each in (gated, unscheduled, refused)]
+    assert len(set(held)) == 3

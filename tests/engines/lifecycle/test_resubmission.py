@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from longboat.core.errors import NotFound
-from longboat.core.jobs import DataImport, Job, Role, Secret, Volume
+from longboat.core.jobs import DataImport, Gpus, Job, Resources, Role, Secret, Sweep, Volume
 from longboat.engines.engine import Submission
 from longboat.engines.lifecycle import resubmission
 from longboat.engines.lifecycle.resubmission import (
     KEPT_S,
+    SubmissionNote,
     again,
     changed_since,
     forget_submission,
@@ -52,6 +54,36 @@ def test_old_notes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resubmission, "read_value", lambda *_: pytest.fail("a submission reads no notes"))
     note_submission(home, "00bb", note)
     assert [path.name for path in old.parent.iterdir()] == ["00bb.json"]
+
+
+def test_a_trial_that_a_controller_made_is_its_sweep_with_its_parameters(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    role = Role(name="worker", run="train ${sweep.lr}")
+    swept = Job(name="a", roles=(role,), sweep=Sweep(space={"lr": (0.1, 0.2)}))
+    note_submission(home, "feedbeef", SubmissionNote(run="a", namespace="team", job=swept, base="/", code="c0de"))
+
+    def rerun(uid: str = "feedbeef", namespace: str = "team", **params: Any) -> Submission:
+        job = Job(name="a", roles=(Role(name="worker", run="steal"),), params=params, labels={"sweep-uid": uid})
+        return noted_submission(home, "00aa", run="a-t1", namespace=namespace, job=job)
+
+    made = rerun(lr=0.2)
+    assert (made.job.roles[0].run, made.job.params, made.job.sweep) == ("train 0.2", {"lr": 0.2}, None)
+    assert made.code == "c0de"
+    for forged in ({"lr": 0.3}, {"lr": "$(reboot)"}, {}):
+        with pytest.raises(NotFound):
+            rerun(**forged)
+    for uid, namespace in (("../../etc", "team"), ("00000000", "team"), ("feedbeef", "other")):
+        with pytest.raises(NotFound):
+            rerun(uid, namespace, lr=0.2)
+
+
+def test_packages_and_types_of_gpus_are_not_pinned() -> None:
+    role = Role(name="worker", run="x", resources=Resources(gpus=Gpus(count=1)))
+    job = Job(name="a", roles=(role,), setup="pip install torch")
+    assert changed_since(Submission(job=job, base="/"), is_cluster=True) == [
+        "setup runs again: what it installs may be newer",
+        "no type of GPU is named, so it may get others: worker",
+    ]
 
 
 def test_what_may_not_be_the_same() -> None:

@@ -36,6 +36,12 @@ int nvmlDeviceGetName(void *device, char *text, unsigned length)
 { return snprintf(text, length, "NVIDIA H200") >= (int)length; }
 int nvmlDeviceGetMemoryInfo(void *device, memory_t *memory)
 { memory->total = 150754820096ull; memory->free = memory->used = 1; return BROKEN; }
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates)
+{ rates[0] = 90 + index_of(device); rates[1] = 10; return 0; }
+int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { *milliwatts = 500000; return 0; }
+int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *degrees) { *degrees = 60 + sensor; return 0; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons)
+{ *reasons = index_of(device) ? 0x40 : 0x4; return 0; }
 #if HAS_MINORS
 int nvmlDeviceGetMinorNumber(void *device, unsigned *number) { *number = minor_of(device); return 0; }
 #endif

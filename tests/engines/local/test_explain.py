@@ -7,6 +7,7 @@ import pytest
 from longboat.core.jobs import Job, Role
 from longboat.core.runs import Attempt, Failure, Phase, RankReport, RankStatus, RunStatus
 from longboat.engines.local.explain import explain_status
+from longboat.engines.shared.explanations import restart_words
 from longboat.engines.shared.retry_policy import describe
 
 MiB = 1 << 20
@@ -183,3 +184,11 @@ def test_a_job_of_one_rank_has_nobody_to_compare_with_and_a_chain_leads_to_its_f
 def test_a_cause_is_named_once() -> None:
     gone = Failure(cause="image", exit_code=209, message="image a/b:1: no such tag")
     assert explain_status(status("failed"), gone, ()).headline == describe(gone) == "image a/b:1: no such tag"
+
+
+def test_it_is_told_how_a_retry_was_started_and_how_long_that_took() -> None:
+    first = Attempt(number=0, started=1.0, ended=10.0)
+    second = Attempt(number=1, started=10.5, running=11.25, ended=20.0, restart="in-place")
+    third = Attempt(number=2, started=21.0, restart="new")
+    words = [restart_words(attempt, (first, second, third)) for attempt in (first, second, third)]
+    assert words == ["", "restarted in place 1.2 s after the failure", "started anew"]

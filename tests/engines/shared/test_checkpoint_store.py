@@ -14,8 +14,9 @@ import pytest
 
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.jobs import Checkpoints, Job, Role, Secret
+from longboat.engines.kubernetes.checkpoints import check_places
 from longboat.engines.kubernetes.manifests.volumes import places
-from longboat.engines.kubernetes.removal import check_places, purge_store
+from longboat.engines.kubernetes.removal import purge_store
 from longboat.engines.shared.checkpoint_store import STORES
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secrets import set_secret

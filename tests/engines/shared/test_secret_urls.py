@@ -104,7 +104,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[KubernetesEngine, Wire, list[str]]
 
 def objects_of(engine: KubernetesEngine, submission: Submission) -> list[Any]:
     """All that a submission would create, the record first."""
-    submitter, offer = engine._prepared(submission)
+    submitter, offer = engine.prepared(submission)
     upload = submitter.plan_upload(offer)
     record = submitter.record_of(offer, "job", upload)
     return [record_object(record, State()), *submitter.objects_of(offer, record, upload)]

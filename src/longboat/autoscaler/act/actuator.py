@@ -131,7 +131,9 @@ class Actuator:
         if error.kind != "throttled":  # who wants to be asked less is not asked more
             with contextlib.suppress(ProviderError):  # it told us that it cannot; the list will show what there is
                 self._providers[pool.provider].shrink(pool, (), (order.token,))
-        self._store.save(failed(self._store.book, self._refusal(pool, error, order.zone)).without(order.token))
+        book = failed(self._store.book, self._refusal(pool, error, order.zone))
+        # Machines may be on their way: `resume` sends it again under its token, a new one would buy them twice.
+        self._store.save(book if error.is_unsettled else book.without(order.token))
         if error.kind == "throttled":
             # Also where the pause is over before the next zone's turn comes: nothing more in this turn.
             self._throttled[pool.provider] = self._pause(pool) or error.message
@@ -274,11 +276,23 @@ class Actuator:
         if body is not None and DELETING in _annotations(body):
             self._change(body, {}, {DELETING: None})
 
+    def _keep(self, node: str) -> None:
+        """Give a node back whose machine the provider does not let go: not tried again before it was idle anew."""
+        body = self._client.find(NODE, node)
+        if body is not None:
+            spec = {"unschedulable": None} if CORDONED in _annotations(body) else {}
+            self._change(body, spec, dict.fromkeys((DELETING, CORDONED, IDLE, UNDERUSED)))
+
     def _remove(self, body: Object, recheck: Recheck) -> None:
         """Delete the machine of a marked node, with what belongs to it, then the Node object."""
         meta = body["metadata"]
         pool = self._pools[meta["labels"][POOL_LABEL]]
-        self._shrink(pool, (recheck.machine_of(body),))
+        try:
+            self._shrink(pool, (recheck.machine_of(body),))
+        except ProviderError as error:
+            if error.kind == "min-size":
+                self._keep(meta["name"])
+            raise
         self._client.delete(NODE, meta["name"], uid=meta["uid"])
 
     def finish(self, nodes: Sequence[Body], seen: ProviderAnswer, blind: Mapping[str, str]) -> list[ActionResult]:
@@ -315,7 +329,7 @@ class Actuator:
         order = book.order(token) if number.isdigit() else None
         if order is not None:
             self._shrink(pool, (), (order.token,))
-            ended = msgspec.structs.replace(order, count=len(order.machines))
+            ended = msgspec.structs.replace(order, count=len(order.machines), is_confirmed=True)
             self._store.save(self._store.book.with_order(ended))
             return ""
         nodes = self._client.list(NODE, labels=f"{POOL_LABEL}={pool.name}").items

@@ -38,6 +38,7 @@ class AutoscalerConfig(Value, frozen=True, dict=True):
     pace: LoopPace = LoopPace()
     is_dry: bool = False
     providers: dict[str, ProviderSettings] = {}
+    notes: tuple[str, ...] = ()  # machines of clouds that are left alone, and why
 
     @cached_property
     def setups(self) -> dict[str, str]:

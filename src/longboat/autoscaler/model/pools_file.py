@@ -9,6 +9,7 @@ import msgspec
 
 from longboat.autoscaler.model.provider_settings import (
     PROVIDERS,
+    CloudSettings,
     ExecSettings,
     KwokSettings,
     ProviderSettings,
@@ -243,14 +244,16 @@ SETTINGS = Shape(
         ),
         Field(name="join_factor", kind=Number(low=1, high=100), doc="Boot times until a machine failed.", default="3"),
         Field(name="backoff", kind=duration(0), doc="Of a pool and zone after a refusal.", default="15m"),
-        Field(name="backoff_max", kind=duration(0), doc="The longest back-off.", default="1h"),
+        Field(name="backoff_max", kind=duration(0), doc="The longest backoff.", default="1h"),
     ),
     build=make_settings,
 )
 
+_POOLS = ListOf(item=POOL, what="pools", single=False)
+
 FILE = Shape(
     fields=(
-        Field(name="pools", kind=ListOf(item=POOL, what="pools", single=False), doc="The pools.", required=True),
+        Field(name="pools", kind=_POOLS, doc="The pools. May be left out with a provider that is a cloud."),
         Field(name="settings", kind=SETTINGS, doc="For all pools."),
         Field(name="providers", kind=PROVIDERS, doc="Who makes and deletes machines, by name."),
     ),
@@ -268,7 +271,7 @@ def read_providers(path: str | Path) -> dict[str, ProviderSettings]:
     """Provider settings by name; commands start in the file's folder. `kwok` need not be named."""
     providers: dict[str, ProviderSettings] = {"kwok": KwokSettings()}
     folder = str(Path(path).resolve().parent)
-    for name, settings in (read_file(path).get("providers") or {}).items():
+    for name, settings in _providers(read_file(path)).items():
         providers[name] = (
             msgspec.structs.replace(settings, folder=folder) if isinstance(settings, ExecSettings) else settings
         )
@@ -284,11 +287,17 @@ def read_file(path: str | Path) -> dict[str, Any]:
     values = FILE.read(root, FieldPath("", mistakes)) or {}
     pools = [pool for pool in values.get("pools") or () if pool is not None]
     names = [pool.name for pool in pools]
+    if "pools" not in values and not any(isinstance(each, CloudSettings) for each in _providers(values).values()):
+        mistakes.add(root.place, "", f'the field "pools" is missing: {_POOLS.expected}')
     for name in sorted({name for name in names if names.count(name) > 1}):
         mistakes.add(root.place, "pools", f'two pools have the name "{name}"')
     mistakes.raise_if_any()
     file: dict[str, Any] = values
     return file
+
+
+def _providers(values: dict[str, Any]) -> dict[str, Any]:
+    return values.get("providers") or {}
 
 
 def read_tree(path: Path, mistakes: Mistakes) -> YamlNode | None:

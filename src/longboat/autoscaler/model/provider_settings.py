@@ -1,4 +1,4 @@
-"""`providers` of the pools file: text to settings, with the lines of mistakes. What they do is in `kwok` and `exec`."""
+"""`providers` of the pools file: text to settings, with the lines of mistakes. What they do is in `providers`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from longboat.core.jobs import Command, Value
 from longboat.specs.fields.commands import COMMAND
 from longboat.specs.fields.composites import AsWritten, Field, MapOf, Shape
-from longboat.specs.fields.scalars import ChoiceOf, FieldPath, duration
+from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Text, duration
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 Verb = Literal["list", "grow", "shrink", "describe"]
@@ -32,23 +32,38 @@ class KwokSettings(Value, frozen=True):
     annotations: dict[str, str] = {}  # of every node
 
 
-ProviderSettings = ExecSettings | KwokSettings
+class CloudSettings(Value, frozen=True):
+    """A cluster in a cloud: its pools are those that the cloud shows."""
 
-KINDS = ("exec", "kwok")
-OF_EXEC = (*VERBS, "timeout", "env")
-OF_KWOK = ("ready_after", "gpus_after", "annotations")
+    cloud: str
+    cluster: str
+    region: str
+
+
+ProviderSettings = ExecSettings | KwokSettings | CloudSettings
+
+CLOUDS = ("aws",)
+KINDS = ("exec", "kwok", *CLOUDS)
+_FIELDS = {
+    "exec": (*VERBS, "timeout", "env"),
+    "kwok": ("ready_after", "gpus_after", "annotations"),
+    "aws": ("cluster", "region"),
+}
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def make_provider(values: dict[str, Any], node: YamlNode, at: FieldPath) -> ProviderSettings | None:
-    kind = values.pop("kind", "exec" if "list" in values else None)
+    name = at.path.rpartition(".")[2]
+    kind = values.pop("kind", "exec" if "list" in values else name if name in CLOUDS else None)
     if kind is None:
         at.problem(node, f'the field "kind" is missing: {" or ".join(KINDS)}')
         return None
-    others = [name for name in values if name in (OF_KWOK if kind == "exec" else OF_EXEC)]
+    others = [name for name in values if name not in _FIELDS[kind]]
     if others:
         at.problem(node, f"{others[0]} is not a setting of a provider of the kind {kind}")
         return None
+    if kind in CLOUDS:
+        return _cloud(kind, values, node, at)
     if kind == "kwok":
         return KwokSettings(
             ready_after_s=values.get("ready_after", 0.0),
@@ -63,9 +78,23 @@ def make_provider(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Prov
     return ExecSettings(**commands, timeout_s=values.get("timeout", 60.0), env=values.get("env", {}))
 
 
+def _cloud(kind: str, values: dict[str, Any], node: YamlNode, at: FieldPath) -> CloudSettings | None:
+    missing = [name for name in _FIELDS[kind] if name not in values]
+    if missing:
+        at.problem(node, f'the field "{missing[0]}" is missing')
+        return None
+    return CloudSettings(cloud=kind, **values)
+
+
+_CLOUD_NAME = Text(expected="a name of letters, digits, - and _", pattern=r"[A-Za-z0-9][-A-Za-z0-9_]{0,99}")
+
 PROVIDER = Shape(
     fields=(
-        Field(name="kind", kind=ChoiceOf(options=KINDS), doc="exec: your own commands; kwok: simulated nodes."),
+        Field(
+            name="kind", kind=ChoiceOf(options=KINDS), doc="exec: your commands; kwok: simulated nodes; aws: a cloud."
+        ),
+        Field(name="cluster", kind=_CLOUD_NAME, doc="Of a cloud: the cluster's name there."),
+        Field(name="region", kind=_CLOUD_NAME, doc="Of a cloud: where the cluster is."),
         Field(name="list", kind=COMMAND, doc="Prints the machines."),
         Field(name="grow", kind=COMMAND, doc="Makes machines."),
         Field(name="shrink", kind=COMMAND, doc="Deletes machines."),

@@ -18,7 +18,7 @@ UNDERUSED = "longboat.dev/underused-since"
 DEVICES = "deviceclass/"
 """Begins the names of resources that stand for the devices of a DeviceClass (dynamic resource allocation)."""
 
-FailureKind = Literal["stockout", "quota", "auth", "throttled", "not-found", "other"]
+FailureKind = Literal["stockout", "quota", "auth", "throttled", "not-found", "min-size", "other"]
 
 
 class Pool(Value, frozen=True):
@@ -37,6 +37,7 @@ class Pool(Value, frozen=True):
     priority: int = 0  # higher is preferred before price
     zero_or_max: bool = False
     devices: dict[str, int] = {}  # DeviceClass -> how many of its devices a machine has, as stated
+    is_estimated: bool = False  # `machine` is by a cloud's description: corrected by what nodes show
 
 
 class ResourceLimits(Value, frozen=True):
@@ -88,7 +89,7 @@ class Order(Value, frozen=True):
 
 
 class ProviderFailure(Value, frozen=True):
-    """A provider's refusal, remembered until its back-off is over."""
+    """A provider's refusal, remembered until its backoff is over."""
 
     pool: str
     kind: FailureKind

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from longboat.autoscaler.model.estimated_pools import corrected
 from longboat.autoscaler.model.snapshot import (
     CORDONED,
     IDLE,
@@ -132,7 +133,7 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         gangs=tuple(gangs),
         daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims, odd), key=lambda daemon: daemon.name)),
-        pools=tuple(devices.of_pool(pool) for pool in pools),
+        pools=tuple(devices.of_pool(corrected(pool, [node for node, _ in nodes])) for pool in pools),
         memory=tuple(sorted((memory for _, memory in nodes), key=lambda node_memory: node_memory.node)),
         budgets=tuple(budgets_of(objects.get("PodDisruptionBudget", ()), [seen.pod for seen in pods], odd)),
         namespaces={

@@ -123,14 +123,14 @@ class OrderStore:
         self.book, self._read = book, time.monotonic()
 
     def retry(self, pools: Sequence[str]) -> list[str]:
-        """Have these pools, or all, asked again at once; returns those that were in back-off."""
+        """Have these pools, or all, asked again at once; returns those that were in backoff."""
         for attempt in range(RETRIES):
             book = self.load()
             known = sorted({failure.pool for failure in book.failures})
             unknown = [name for name in pools if name not in known]
             if unknown:
                 those = f"these are: {', '.join(known)}" if known else "none is"
-                raise NotFound(f"pool {unknown[0]} is not in back-off; {those}", hint="longboat autoscaler status")
+                raise NotFound(f"pool {unknown[0]} is not in backoff; {those}", hint="longboat autoscaler status")
             try:
                 self.save(retried(book, pools or known))
                 return [name for name in known if not pools or name in pools]

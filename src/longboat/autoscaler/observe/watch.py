@@ -191,10 +191,18 @@ def snapshot_from(
         for body in objects.get("Node", ())
         if DELETING in (body["metadata"].get("annotations") or {})
     }
+    # Machines that the provider ends, or takes back by a spot notice: nobody is placed there any more.
+    ending = {machine.id for machine in seen.machines if machine.state == "stopping"}
+    kept = {name: machine.kept for machine in seen.machines if machine.kept for name in (machine.id, machine.node)}
     snapshot = snapshot_of(objects, pools)
     known = {pool.name for pool in pools}
     nodes = tuple(
-        msgspec.structs.replace(node, is_going=True) if node.name in going else node for node in snapshot.nodes
+        msgspec.structs.replace(node, is_going=True)
+        if node.name in going or (node.machine or node.name) in ending
+        else msgspec.structs.replace(node, kept=reason, kept_until=None)
+        if (reason := kept.get(node.machine or node.name) or kept.get(node.name))
+        else node
+        for node in snapshot.nodes
     )
     return msgspec.structs.replace(
         snapshot,

@@ -5,15 +5,16 @@ Promises, tested by one suite over every provider:
 2. `grow` may return before the machines exist. The same token never makes a second set of machines, however often it is
    asked and from whichever process; asked again, it finishes what was begun.
 3. `shrink` deletes exactly these machines with everything that belongs to them (disks, addresses), and lowers the
-   group's wanted size where there is one, so that nobody makes them again. One that is not there is no error.
+   group's wanted size where there is one, so that nobody makes them again. One that is not there is no error. One
+   that its group may not lose is a `min-size`: it stays, all others are deleted.
 4. A machine's `id` is the `spec.providerID` of its node where the machine sets one, else the node's name; a provider
    that knows another name of the node says so in `node`.
 5. What the other side refuses is a ProviderError with its kind. An order that is accepted and fails later is a Refusal
-   in `list`, under its token.
+   in `list`, under its token. An order that may still be carried out although there was no answer is `is_unsettled`:
+   it is sent again under the same token.
 
-How clouds fit: a scale set, instance group or node group per pool; the token becomes a tag of the machines or a client
-token of the request; `shrink` is their per-machine deletion (TerminateInstanceInAutoScalingGroup with a lower desired
-capacity, deleteInstances of a scale set or instance group).
+A cloud's provider also discovers pools: a group of machines there is a pool, and the cloud describes what a machine
+offers.
 """
 
 from __future__ import annotations
@@ -21,20 +22,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from longboat.autoscaler.model.pools_file import UNSTATED
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
 from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
+from longboat.fitting.model.quantities import CPU
 
 MachineState = Literal["pending", "running", "stopping", "failed"]
-KINDS: tuple[FailureKind, ...] = ("stockout", "quota", "auth", "throttled", "not-found", "other")
+KINDS: tuple[FailureKind, ...] = ("stockout", "quota", "auth", "throttled", "not-found", "min-size", "other")
 
 
 class ProviderError(EngineError):
     """The other side refused or could not be asked; `kind` says what to do about it."""
 
-    def __init__(self, message: str, *, kind: FailureKind = "other", hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, kind: FailureKind = "other", hint: str | None = None, is_unsettled: bool = False
+    ) -> None:
         super().__init__(message, hint=hint)
         self.kind: FailureKind = kind
+        self.is_unsettled = is_unsettled  # a `throttled` of which it is not known whether it is being carried out
 
 
 class Instance(Value, frozen=True):
@@ -48,6 +54,7 @@ class Instance(Value, frozen=True):
     token: str | None = None  # of the order it was made for
     node: str | None = None  # name of its node, where that is not the id
     message: str = ""  # why it failed
+    kept: str = ""  # why the provider would refuse to delete it now
 
 
 class Refusal(Value, frozen=True):
@@ -85,6 +92,11 @@ class Description(Value, frozen=True):
     price: float | None = None
 
 
+class DiscoveredPools(Value, frozen=True):
+    pools: tuple[Pool, ...] = ()
+    notes: tuple[str, ...] = ()  # what is left alone, and why
+
+
 class Provider(Protocol):
     """Called by one thread. Every call ends, by an answer or by a ProviderError."""
 
@@ -99,3 +111,25 @@ class Provider(Protocol):
         ...
 
     def describe(self, pool: Pool) -> Description: ...
+
+
+class DiscoveringProvider(Provider, Protocol):
+    """A provider that knows its pools by itself."""
+
+    def discover(self) -> DiscoveredPools: ...
+
+
+def describe_pool(pool: Pool, discovered: DiscoveredPools) -> Description:
+    """What discovery says about this pool."""
+    there = next((each for each in discovered.pools if each.name == pool.name), None)
+    if there is None:
+        raise ProviderError(f"the cloud has no pool {pool.name}", kind="not-found")
+    has = there.machine.allocatable
+    return Description(
+        allocatable={name: f"{count}m" if name == CPU else str(count) for name, count in has if count < UNSTATED},
+        labels=dict(there.machine.labels),
+        zones=there.zones,
+        spot=there.spot,
+        max=there.max,
+        price=there.price,
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from longboat.autoscaler.model.provider_settings import ExecSettings, ProviderSettings
+from longboat.autoscaler.model.provider_settings import CloudSettings, ExecSettings, ProviderSettings
 from longboat.autoscaler.model.snapshot import Pool
+from longboat.autoscaler.providers.aws.provider import AwsProvider
 from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.autoscaler.providers.kwok import KwokProvider
-from longboat.autoscaler.providers.provider import Description, Provider, ProviderError
+from longboat.autoscaler.providers.provider import Description, DiscoveringProvider, Provider, ProviderError
 from longboat.core.errors import UsageError
 from longboat.fitting.model.quantities import amount, show_number
 from longboat.kubeapi.client import Client
@@ -17,9 +18,10 @@ from longboat.kubeapi.client import Client
 def open_providers(
     pools: tuple[Pool, ...], known: Mapping[str, ProviderSettings], client: Client, home: str
 ) -> dict[str, Provider]:
-    """One for each name that a pool has; all pools of a name share it."""
+    """One for each name that a pool has or may get; all pools of a name share it."""
     check_named(pools, known)
-    names = dict.fromkeys(pool.provider for pool in pools)
+    clouds = (name for name, settings in known.items() if isinstance(settings, CloudSettings))
+    names = dict.fromkeys((*(pool.provider for pool in pools), *clouds))
     return {name: _open(name, known[name], client, home) for name in names}
 
 
@@ -35,7 +37,33 @@ def check_named(pools: tuple[Pool, ...], known: Mapping[str, ProviderSettings]) 
 def _open(name: str, settings: ProviderSettings, client: Client, home: str) -> Provider:
     if isinstance(settings, ExecSettings):
         return ExecProvider(name, settings)
+    if isinstance(settings, CloudSettings):
+        return _CLOUDS[settings.cloud](name, settings)
     return KwokProvider(client, home, settings)
+
+
+_CLOUDS: dict[str, Callable[[str, CloudSettings], DiscoveringProvider]] = {"aws": AwsProvider}
+
+
+def discover(
+    pools: tuple[Pool, ...], known: Mapping[str, ProviderSettings]
+) -> tuple[tuple[Pool, ...], tuple[str, ...]]:
+    """All pools: those of the pools file, and those that clouds show beside them; and notes about what is left alone.
+
+    A pool of the file stands for the cloud's of the same name. Raises ProviderError.
+    """
+    named = {pool.name for pool in pools}
+    notes: list[str] = []
+    for name, settings in known.items():
+        if isinstance(settings, CloudSettings):
+            there = _CLOUDS[settings.cloud](name, settings).discover()
+            new = [pool for pool in there.pools if pool.name not in named]
+            pools, notes = (*pools, *new), [*notes, *there.notes]
+            named |= {pool.name for pool in new}
+    if not pools and any(isinstance(settings, CloudSettings) for settings in known.values()):
+        hint = "; ".join(notes[:3]) or "is there a cluster of this name in this region, and has it node groups?"
+        raise ProviderError("the clouds show no pool", kind="not-found", hint=hint)
+    return tuple(sorted(pools, key=lambda pool: pool.name)), tuple(notes)
 
 
 def differences(pools: tuple[Pool, ...], providers: Mapping[str, Provider]) -> Iterator[str]:

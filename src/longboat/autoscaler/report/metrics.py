@@ -11,12 +11,9 @@ from longboat.autoscaler.model.plan import PoolNote
 from longboat.autoscaler.model.turn import LoopTurn
 from longboat.engines.shared import probe_server
 from longboat.engines.shared.probe_server import Check, TextPage
+from longboat.metrics.prometheus import TEXT, Family, LabelledValue, Labels, families
 
-Labels = tuple[tuple[str, str], ...]
-Sample = tuple[Labels, float]
-Family = tuple[str, str, str, list[Sample]]
 PREFIX = "longboat_autoscaler_"
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
@@ -47,7 +44,7 @@ class Metrics:
 
     def text(self) -> str:
         with self._lock:
-            return "".join(family(*arguments) for arguments in self._families())
+            return families(PREFIX, self._families())
 
     def _families(self) -> Iterator[Family]:
         yield "leader", "gauge", "1 while this process works.", [((), float(self._is_leader()))]
@@ -61,7 +58,7 @@ class Metrics:
             yield from _of_turn(self._turn)
 
 
-def _counted(counter: Mapping[tuple[str, str], int]) -> list[Sample]:
+def _counted(counter: Mapping[tuple[str, str], int]) -> list[LabelledValue]:
     return [((("kind", kind), ("pool", pool)), float(count)) for (kind, pool), count in sorted(counter.items())]
 
 
@@ -83,7 +80,7 @@ def _of_turn(turn: LoopTurn) -> Iterator[Family]:
         [(labels, pool_note.size) for labels, pool_note in by_pool],
     )
     yield "machines_coming", "gauge", "Machines on their way.", [(labels, note.coming) for labels, note in by_pool]
-    limits: list[Sample] = [((("pool", pool.name),), float(pool.max)) for pool in snapshot.pools]
+    limits: list[LabelledValue] = [((("pool", pool.name),), float(pool.max)) for pool in snapshot.pools]
     yield "machines_max", "gauge", "What the pools file allows.", limits
     prices = {pool.name: pool.price for pool in snapshot.pools}
     costs = [(labels, note.size * prices.get(note.pool, 0.0)) for labels, note in by_pool]
@@ -102,8 +99,8 @@ def _of_turn(turn: LoopTurn) -> Iterator[Family]:
 
 
 def _of_backoffs(pools: list[tuple[Labels, PoolNote]]) -> Iterator[Family]:
-    refused: list[Sample] = []
-    until: list[Sample] = []
+    refused: list[LabelledValue] = []
+    until: list[LabelledValue] = []
     for labels, note in pools:
         for window in note.backoffs:
             where = (*labels, ("zone", window.zone or ""), ("kind", window.kind))
@@ -115,30 +112,12 @@ def _of_backoffs(pools: list[tuple[Labels, PoolNote]]) -> Iterator[Family]:
         "Machines that are no node yet.",
         [(labels, pool_note.ordered) for labels, pool_note in pools],
     )
-    yield "refusals", "gauge", "Refusals in a row that are in back-off.", refused
+    yield "refusals", "gauge", "Refusals in a row that are in backoff.", refused
     yield "backoff_until_timestamp_seconds", "gauge", "When the pool is asked again.", until
-    off: list[Sample] = [
+    off: list[LabelledValue] = [
         (labels, float(any(backoff.until is None for backoff in note.backoffs))) for labels, note in pools
     ]
     yield "pool_off", "gauge", "1: not asked until something changes.", off
-
-
-def family(name: str, kind: str, help_text: str, samples: list[Sample]) -> str:
-    """One metric in Prometheus' text format."""
-    head = f"# HELP {PREFIX}{name} {help_text}\n# TYPE {PREFIX}{name} {kind}\n"
-    body = ""
-    for labels, value in samples:
-        shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
-        body += f"{PREFIX}{name}{'{' + shown + '}' if shown else ''} {_number(value)}\n"
-    return head + body
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def serve(port: int, metrics: Metrics, checks: Mapping[str, Check]) -> ThreadingHTTPServer:

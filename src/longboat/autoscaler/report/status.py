@@ -40,6 +40,9 @@ class PoolReport(Value, frozen=True):
     min: int = 0
     max: int = 0
     states: dict[str, int] = {}
+    gpus: int = 0  # of one machine
+    price: float = 0.0  # of one machine for an hour; 0: not stated
+    boot_s: float = 0.0
 
 
 class OrderReport(Value, frozen=True):
@@ -84,6 +87,9 @@ def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
             min=limits[note.pool].min,
             max=limits[note.pool].max,
             states={state: count for (pool, state), count in sorted(states.items()) if pool == note.pool},
+            gpus=limits[note.pool].machine.has(limits[note.pool].gpu_resource),
+            price=limits[note.pool].price,
+            boot_s=limits[note.pool].boot_s,
         )
         for note in turn.plan.pools
     ]
@@ -109,6 +115,9 @@ def public(report: Report) -> Report:
             note=PoolNote(pool=pool.note.pool, reason="", size=pool.note.size, coming=pool.note.coming),
             min=pool.min,
             max=pool.max,
+            gpus=pool.gpus,
+            price=pool.price,
+            boot_s=pool.boot_s,
         )
         for pool in report.pools
     )

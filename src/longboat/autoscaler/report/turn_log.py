@@ -12,7 +12,7 @@ from longboat.core.times import format_time
 
 Form = Literal["text", "json"]
 NOT_NAMED = ("time", "what", "reason", "trouble", "backoffs")
-"""Keys that a line of text does not name: it ends with the reason, which tells of back-offs too."""
+"""Keys that a line of text does not name: it ends with the reason, which tells of backoffs too."""
 
 
 def lines(turn: LoopTurn, form: Form) -> Iterator[str]:

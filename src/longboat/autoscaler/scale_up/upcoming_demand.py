@@ -1,6 +1,6 @@
 """Nodes that a blocked gang needs before the idle timeout; exempt from scale-down. Pure.
 
-A unit may be refused for a while only: until a back-off is over, or until idle machines of other pools are gone and the
+A unit may be refused for a while only: until a backoff is over, or until idle machines of other pools are gone and the
 limits have room. What it could use of what is there stays for it.
 """
 
@@ -31,7 +31,7 @@ def pools_needed_soon(
         able = {pool for pod in unit.pods for pool in fits.allowed(pod)}
         reason = ""
         if able & ending:
-            reason = f"{unit.name} is served when a back-off is over, sooner than a machine idles"
+            reason = f"{unit.name} is served when a backoff is over, sooner than a machine idles"
         elif able and tried < MOST_TRIED and any(most is not None for most in limits):
             tried += 1
             if _is_served_later(unit, able, outcome, fleets, fits, limits):

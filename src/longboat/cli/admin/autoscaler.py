@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from longboat.cli.input.engine_option import complete_contexts
+from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.core.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ ON = click.option(
     "--on",
     "context",
     metavar="CONTEXT",
+    callback=named_context,
     shell_complete=complete_contexts,
     help="The cluster of this kubeconfig context.",
 )
@@ -212,7 +213,7 @@ def status(context: str | None, home: str | None, output: str) -> None:
 @ON
 @HOME
 def retry(pools: tuple[str, ...], context: str | None, home: str | None) -> None:
-    """Retry pools that are off or in back-off at once: the pools named, or all.
+    """Retry pools that are off or in backoff at once: the pools named, or all.
 
     Use it after permissions were granted, a quota was raised, or a missing node group was created.
     """
@@ -223,7 +224,7 @@ def retry(pools: tuple[str, ...], context: str | None, home: str | None) -> None
     for name in forgotten:
         print(name)
     if not forgotten:
-        say("longboat: no pool is in back-off")
+        say("longboat: no pool is in backoff")
 
 
 def look(

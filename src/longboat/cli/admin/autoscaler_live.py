@@ -102,7 +102,7 @@ def print_report(report: Report, holder: str | None, now: float) -> None:
 
 
 def print_orders(report: Report, now: float) -> None:
-    """Print pending orders of machines, and the pools and zones in back-off."""
+    """Print pending orders of machines, and the pools and zones in backoff."""
     from longboat.cli.output.tables import print_table
     from longboat.core.times import format_time, show_age
 
@@ -134,11 +134,11 @@ def print_orders(report: Report, now: float) -> None:
             )
             for pool, window in shut
         ]
-        print_table(("BACK-OFF", "ZONE", "KIND", "IN A ROW", "UNTIL", "REASON"), rows)
+        print_table(("BACKOFF", "ZONE", "KIND", "IN A ROW", "UNTIL", "REASON"), rows)
 
 
 def retry(context: str | None, home: str | None, pools: tuple[str, ...]) -> list[str]:
-    """Clear the back-off of these pools, or of all; returns the names of those that were in back-off."""
+    """Clear the backoff of these pools, or of all; returns the names of those that were in backoff."""
     from longboat.autoscaler.observe.orders import OrderStore
 
     with opened(context, home) as (client, where):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from longboat.cli.input.arguments import namespaces_of, shown_namespaces
-from longboat.cli.input.engine_option import complete_contexts
+from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.cli.output.terminal import clean, say
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     "--on",
     "context",
     metavar="CONTEXT",
+    callback=named_context,
     shell_complete=complete_contexts,
     help="The cluster of this kubeconfig context; in a pod, by default its own.",
 )
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     "--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Serve /healthz and /readyz on this port."
 )
 def command(context: str | None, only: Sequence[str], home: str | None, health_port: int | None) -> int:
-    """Reconcile runs while nobody is attached: admit those that wait, retry, write down how they ended.
+    """Reconcile runs while nobody is attached: admit those that wait, retry, write down how they ended, go on with
+    sweeps.
 
     `longboat install` runs it in the cluster. It may also be run anywhere a kubeconfig reaches; only one works at a
     time, the others stand by.
@@ -41,6 +43,7 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
     from longboat.engines.kubernetes.install.install import lease_namespace
     from longboat.engines.kubernetes.reconcile.service import ControllerService
     from longboat.kubeapi.client import Client
+    from longboat.sweeps.kubernetes.controller import SweepController
 
     ending = end_of_process()
     served = namespaces_of(only)
@@ -48,7 +51,8 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
     with Client.open(context=context, namespace=served[0] if served else None) as client:
         home = home or (served[0] if served else lease_namespace(client))
         check_namespaces(client, served, home)
-        ControllerService(client, home, served, where=where, say=tell).run(ending, health_port)
+        service = ControllerService(client, home, served, where=where, say=tell, companion=SweepController)
+        service.run(ending, health_port)
     return 0
 
 

@@ -11,7 +11,7 @@ import click
 
 from longboat import __version__
 from longboat.cli.input.arguments import namespaces_of, seconds, shown_namespaces
-from longboat.cli.input.engine_option import complete_contexts
+from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.cli.output.terminal import say
 from longboat.core.errors import UsageError
 
@@ -21,6 +21,7 @@ from longboat.core.errors import UsageError
     "--on",
     "context",
     metavar="CONTEXT",
+    callback=named_context,
     shell_complete=complete_contexts,
     help="The cluster of this kubeconfig context.",
 )

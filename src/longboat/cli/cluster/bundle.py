@@ -14,7 +14,6 @@ from longboat.cli.output.terminal import say
 from longboat.clusters.offline.collect import make_bundle, this_machine
 from longboat.clusters.offline.load import cache_folder
 from longboat.clusters.offline.manifest import encode_manifest
-from longboat.clusters.support import check_supported
 from longboat.clusters.up import load_keys
 from longboat.core.errors import UsageError
 from longboat.core.words import counted
@@ -32,9 +31,8 @@ def command(output: str, force: bool) -> None:
     file to where the hosts are: longboat cluster up --from FILE needs no network, neither there nor on the hosts.
     """
     spec = spec_of()
-    if spec.kind == "existing":
-        raise UsageError("an existing cluster has its programs already: there is nothing to collect")
-    check_supported(spec)
+    if not spec.hosts:
+        raise UsageError("a cluster without hosts of yours has its programs already: there is nothing to collect")
     target = Path(output)
     if os.path.lexists(output) and not force:
         raise UsageError(f"{output} exists already", hint="--force overwrites it, -o names another file")

@@ -18,7 +18,11 @@ from longboat.clusters.spec import ClusterSpec
 def command(output: str) -> None:
     """Validate a cluster file (./cluster.yaml) and show what it asks for. No host is contacted."""
     spec = spec_of()
-    if output == "table":
+    if output == "table" and spec.cloud is not None:
+        from longboat.cli.cluster.cloud.plan import show_cloud
+
+        show_cloud(spec)
+    elif output == "table":
         show(spec)
     else:
         write(plain(spec), output)

@@ -46,6 +46,10 @@ def command(
     state before `up`. Exit code 0 only if nothing of ours is left.
     """
     spec = spec_of()
+    if spec.cloud is not None:
+        from longboat.cli.cluster.cloud.down import down_cloud
+
+        return down_cloud(spec, yes=yes, purges=purge_data, output=output)
     unknown = sorted(set(forget) - {host.name for host in spec.hosts})
     if unknown:
         raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
@@ -118,7 +122,7 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
         )
     missing = [error for name, error in session.unreachable.items() if name not in forget]
     for error in missing:
-        say(f"error: {error.message}")
+        say(f"error: {clean(error.message)}")
     if missing or not result.is_clean:
         raise EngineError(
             f"{spec.name} is not all gone",

@@ -14,7 +14,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "upgrade": ("cluster.upgrade", "Upgrade Kubernetes, one node after the other."),
         "down": ("cluster.down", "Take the cluster down; the hosts are as they were before."),
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
+        "render": ("cluster.cloud.render", "Write the template of a cluster in a cloud."),
         "bundle": ("cluster.bundle", "Collect programs and images for hosts without a network."),
+        "permissions": ("cluster.cloud.permissions", "Print the rights that a cluster on AWS needs."),
+        "token": ("cluster.cloud.token", "Print a token for a cluster on AWS, as kubectl asks for it."),
         "kubeconfig": ("cluster.access.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
         "provisioner": ("admin.provisioner", "Make volumes for claims (runs in the cluster)."),
         "user": ("cluster.access.user", "Give people access to a namespace, and take it away."),
@@ -25,7 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 
 @click.group("cluster", cls=LazyCommands, sections=SECTIONS, short_help="Make a cluster of machines.")
 def command() -> None:
-    """Make a Kubernetes cluster of machines that ssh reaches, or of this one, and take it down again.
+    """Make a Kubernetes cluster of machines that ssh reaches, of this one, or in a cloud, and take it down again.
 
-    A cluster.yaml says which machines; longboat cluster init writes it.
+    A cluster.yaml says which machines; longboat cluster init writes it, and docs/clouds.md has those of clouds.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from longboat.cli.output.tables import cut, table
+from longboat.cli.output.live_lines import LiveLines
+from longboat.cli.output.tables import table
 from longboat.cli.output.terminal import clean, is_terminal, paint
-from longboat.clusters.apply.step_log import StepEvent, StepFailure
+from longboat.clusters.apply.step_log import STEPS_FILE, StepEvent, StepFailure
 
 MARKS = {"started": "...", "waiting": "waits", "failed": "failed", "skipped": "-"}
 
@@ -32,11 +32,16 @@ class ProgressTable:
         self._began = time.monotonic()
         self._steps: list[str] = []
         self._cells: dict[tuple[str, str], str] = {}
-        self._height = 0
+        self._lines = LiveLines(sys.stderr)
+        with contextlib.suppress(OSError):
+            (logs / STEPS_FILE).write_bytes(b"")
 
     def listen(self, event: StepEvent) -> None:
         with contextlib.suppress(OSError), open(self._logs / f"{event.host}.log", "a", encoding="utf-8") as log:
             log.write(f"{event.step}: {event.state if event.state != 'line' else ''} {event.text}".rstrip() + "\n")
+        if event.state != "line":
+            with contextlib.suppress(OSError), open(self._logs / STEPS_FILE, "ab") as steps:
+                steps.write(msgspec.json.encode(event) + b"\n")
         if self._output == "json":
             if event.state != "line":
                 print(msgspec.json.encode(event).decode(), flush=True)
@@ -52,13 +57,7 @@ class ProgressTable:
             self._steps.append(event.step)
         self._cells[event.host, event.step] = f"{event.seconds:.0f} s" if event.state == "done" else MARKS[event.state]
         rows = [[host, *(self._cells.get((host, step), "") for step in self._steps)] for host in self._hosts]
-        size = shutil.get_terminal_size()
-        lines = [cut(line, size.columns) for line in table(["HOST", *map(str.upper, self._steps)], rows)]
-        shown = lines[: max(size.lines - 2, 2)]
-        up = f"\033[{self._height}A" if self._height else ""
-        sys.stderr.write(up + "".join(f"\r\033[K{line}\n" for line in shown))
-        sys.stderr.flush()
-        self._height = len(shown)
+        self._lines.draw(table(["HOST", *map(str.upper, self._steps)], rows))
 
 
 def plain_line(event: StepEvent, passed_s: float) -> str:

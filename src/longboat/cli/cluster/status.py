@@ -33,6 +33,10 @@ def command(output: str, accept_new_host_keys: bool) -> int:
     spec = spec_of()
     if spec.kind == "existing":
         return show_addons(spec, output)
+    if spec.cloud is not None:
+        from longboat.cli.cluster.cloud.status import status_cloud
+
+        return status_cloud(spec, output)
     with open_session(spec, accept_new_host_keys) as session:
         nodes, trouble = nodes_of(session)
         rows = [row(host, session, nodes.get(host.name)) for host in spec.hosts]

@@ -20,12 +20,12 @@ from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.offline.addon_files import with_manifests
+from longboat.clusters.offline.flannel_program import flanneld_of
 from longboat.clusters.offline.load import cache_folder, load_software
 from longboat.clusters.offline.manifest import host_problems
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import load_spec, save_spec
-from longboat.clusters.support import check_supported
 from longboat.clusters.up import ClusterUp, UpResult
 from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.core.words import counted
@@ -57,7 +57,10 @@ def command(
     is recorded there with its undo, which longboat cluster down carries out.
     """
     spec = from_bundle(spec_of(), bundle)
-    check_supported(spec)
+    if spec.cloud is not None:
+        from longboat.cli.cluster.cloud.up import up_cloud
+
+        return up_cloud(spec, dry_run=dry_run, output=output)
     pools_of(spec)  # a mistake in it is told before anything is touched
     if spec.kind == "existing":
         if dry_run:
@@ -79,24 +82,26 @@ def command(
         session.check(host_problems(software.manifest, seen) if software else ())
         check_machines(session, leaving)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
-        work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen, software)
+        programs = {} if dry_run else flanneld_of(spec, seen, cache_folder(Home()))
+        work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen, software, programs)
+        plan = work.plan()  # what it refuses is refused before a host leaves
         if dry_run:
-            print_plan(work.plan(), leaving, output, spec.addons)
+            print_plan(plan, leaving, output, spec.addons)
             return 0
         for name in forget:
             delete_node(session.hosts[spec.control_planes[0].name], name)
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
-        return finish(session, work.run(), progress, output)
+        return finish(session, work.run(plan), progress, output)
 
 
 def from_bundle(spec: ClusterSpec, location: str | None) -> ClusterSpec:
     """`--from` in place of the file's `source`."""
     if location is None:
         return spec
-    if spec.kind == "existing":
-        raise UsageError("--from: nothing is installed on the hosts of an existing cluster")
+    if spec.kind == "existing" or spec.cloud is not None:
+        raise UsageError("--from: nothing is installed on hosts of this kind of cluster")
     return msgspec.structs.replace(spec, source=bundle_source(location))
 
 

@@ -17,6 +17,7 @@ from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clusters.apply.nodes import read_nodes, read_trainings
 from longboat.clusters.apply.upgrade import ClusterUpgrade, Patience, UpgradeResult
 from longboat.clusters.cluster_file import with_version
+from longboat.clusters.offline.addon_files import archive_references
 from longboat.clusters.plan.steps import ClusterPlan
 from longboat.clusters.plan.upgrade_plan import UpgradePlan, plan_upgrade
 from longboat.clusters.spec import ClusterSpec, Versions
@@ -59,6 +60,9 @@ def command(
     spec = spec_of()
     if spec.kind == "existing":
         raise UsageError(f"{spec.name} is an existing cluster: whoever made it upgrades it")
+    if spec.cloud is not None:
+        hint = "write `version` into its file, then longboat cluster up"
+        raise UsageError(f"{spec.name} is upgraded by its cloud", hint=hint)
     if to is not None:
         spec = msgspec.structs.replace(spec, versions=_versions(spec, to))
     with open_session(spec, accept_new_host_keys) as session:
@@ -97,7 +101,8 @@ def look(session: ClusterSession) -> tuple[UpgradePlan, Mapping[str, Sequence[st
     keys = load_keys(spec, list(session.facts.values()))
     # Where no host is a member yet, there is nobody to ask for nodes; the plan says so.
     is_made = any("kubernetes" in dict(facts.done) for facts in session.facts.values())
-    plan = plan_upgrade(spec, session.facts, read_nodes(control) if is_made else (), keys)
+    nodes = read_nodes(control) if is_made else ()
+    plan = plan_upgrade(spec, session.facts, nodes, keys, archive_references(spec))
     return plan, read_trainings(control, plan.drained) if plan.drained else {}
 
 

@@ -5,26 +5,39 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from longboat.cli.output.terminal import note
+from longboat.core.errors import UsageError
 from longboat.engines.engine import Engine
 from longboat.sdk.engines import ENGINES, default_engine, engine
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from longboat.multicluster.ask import NamedEngine
+
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _CHOSEN = "longboat.place"
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Store the option in the context, where `open_engine` reads it; commands take no parameter for it."""
+    if param.name == "context":
+        named_context(ctx, param, value)
     ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
+
+
+def named_context(_ctx: click.Context, _param: click.Parameter, value: T) -> T:
+    """Callback of `--on`: an empty name, as of a variable that is not set, is not the default cluster."""
+    if "" in (value if isinstance(value, tuple) else (value,)):
+        raise UsageError("--on: no name is given", hint="name a context: --on lab")
+    return value
 
 
 def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
@@ -53,7 +66,7 @@ def engine_options(function: F) -> F:
             "context",
             metavar="CONTEXT",
             shell_complete=complete_contexts,
-            help="The cluster of this kubeconfig context.",
+            help="The cluster of this kubeconfig context; run, ps, gpus and cost take several: lab,aws,local or all.",
         ),
         _option("--namespace", metavar="NAME", help="The namespace in the cluster."),
     )
@@ -62,8 +75,8 @@ def engine_options(function: F) -> F:
     return function
 
 
-def open_engine(*, quiet: bool = False) -> Engine:
-    """Open the engine that this command's options name; each of its notices is printed once."""
+def _teller(quiet: bool) -> Callable[[str], None] | None:
+    """Prints each notice once."""
     shown: set[str] = set()
 
     def tell(text: str) -> None:
@@ -71,13 +84,76 @@ def open_engine(*, quiet: bool = False) -> Engine:
             shown.add(text)
             note(text)
 
+    return None if quiet else tell
+
+
+def open_engine(*, quiet: bool = False) -> Engine:
+    """Open the engine that this command's options name; each of its notices is printed once."""
     chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    names = several_names()
+    if names is not None and len(names) > 1:
+        raise UsageError(
+            f"--on {chosen['context']} names several places, and this command takes one",
+            hint=f"name one of them: --on {names[0]}",
+        )
+    if names is not None:
+        return open_places(quiet=quiet)[0].engine
     return engine(
         chosen.get("engine"),
         context=chosen.get("context"),
         namespace=chosen.get("namespace"),
-        on_notice=None if quiet else tell,
+        on_notice=_teller(quiet),
     )
+
+
+def several_names() -> tuple[str, ...] | None:
+    """The places of `--on a,b`, of a group, `all` or `local`; None: one context, or none is named."""
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    text = chosen.get("context")
+    if text is None:
+        return None
+    from longboat.sdk.places import place_names
+
+    names = place_names(text)
+    if names is not None and chosen.get("engine") is not None:
+        raise UsageError(f"--engine with --on {text}", hint="leave --engine out: `local` in the list is this machine")
+    return names
+
+
+def open_places(names: Sequence[str] | None = None, *, quiet: bool = False) -> list[NamedEngine]:
+    """The places with these names, or those that this command's options name, each opened."""
+    from longboat.sdk.places import open_place
+
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    tell = _teller(quiet)
+    return [open_place(name, chosen.get("namespace"), tell) for name in names or several_names() or ()]
+
+
+def chosen_places(*, is_default_one: bool = False) -> list[NamedEngine]:
+    """Where none is named: this machine and all contexts, or with `is_default_one` the one that other commands mean."""
+    from longboat.multicluster.ask import NamedEngine
+    from longboat.sdk.places import LOCAL, everywhere
+
+    names = several_names()
+    if names is not None:
+        return open_places(names)
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    if is_default_one or chosen.get("context") or chosen.get("engine") or chosen.get("namespace"):
+        opened = open_engine()
+        context = chosen.get("context") or getattr(getattr(opened, "client", None), "context", None)
+        return [NamedEngine(LOCAL if opened.name == "local" else context or "cluster", opened)]
+    return open_places(everywhere())
+
+
+def narrow_to(name: str) -> None:
+    """One of several places was chosen: what is suggested from now on names it."""
+    click.get_current_context().meta[_CHOSEN]["context"] = name
+
+
+def chosen_engine() -> Engine | None:
+    """The engine that this command's options name; None: they name none."""
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    return open_engine() if any(chosen.values()) else None
 
 
 def same_place() -> str:

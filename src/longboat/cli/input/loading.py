@@ -88,15 +88,18 @@ def named_runs(options: dict[str, Any], place: Engine) -> dict[str, Any]:
 
 
 def resumed(options: dict[str, Any], place: Engine) -> dict[str, Any]:
-    """Resolve `--resume` to a run's full name, or to the absolute path of a folder."""
+    """Resolve `--resume` to a run's full name, also before a step (RUN:200), or to the absolute path of a folder."""
     wanted = options.get("resume")
+    if wanted and "://" in wanted:
+        return options
     if not wanted or "/" in wanted:
         return options if not wanted else {**options, "resume": os.path.abspath(wanted)}
+    wanted, colon, step = wanted.partition(":")
     try:
         name = place.status(wanted).name if wanted != LATEST else find_run(place, wanted).name
     except NotFound:  # before what begins like it: the checkpoints of a removed run go by its name
         name = wanted if place.kept_checkpoints(wanted) is not None else find_run(place, wanted).name
-    return {**options, "resume": name}
+    return {**options, "resume": f"{name}{colon}{step}"}
 
 
 def submission_of(loaded: LoadedJob, run_id: str | None, *, in_place: bool = False) -> Submission:

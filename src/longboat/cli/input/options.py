@@ -42,7 +42,9 @@ JOB_OPTIONS = (
     click.option(
         "--checkpoints", metavar="DIR", help="Where checkpoints go: a folder, or s3://..., gs://..., az://..."
     ),
-    click.option("--resume", metavar="RUN", help="Start from the newest checkpoint of this run or folder."),
+    click.option(
+        "--resume", metavar="RUN[:STEP]", help="Start from this, or the newest, checkpoint of a run or folder."
+    ),
     click.option("--artifact", multiple=True, metavar="PATTERN", help="Files to keep after the end. Repeatable."),
     click.option("--label", multiple=True, metavar="K=V", help="A label. Repeatable."),
     click.option("--priority", metavar="N", help="Runs with a higher priority start first."),

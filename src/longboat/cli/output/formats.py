@@ -1,40 +1,14 @@
-"""Data on stdout in the formats of `-o`. Values become plain mappings here: every field there, times as ISO 8601."""
+"""Data on stdout in the formats of `-o`. Values become plain mappings in `sdk.records`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from longboat.cli.output.times import show_moment
-from longboat.core.runs import Attempt, LogLine, RunStatus
-
-MOMENTS = ("created", "started", "ended", "time")
-COUNTERS: dict[type, str] = {RunStatus: "attempt", Attempt: "number", LogLine: "attempt"}
-"""Fields that number attempts: people count them from 1, in tables, sentences and data alike."""
-
-
-def plain(value: object) -> Any:
-    """Convert to mappings, lists, strings, numbers and None; no field is left out."""
-    if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.asdict(value)
-        shown: dict[str, Any] = {
-            name: show_moment(item) if name in MOMENTS else plain(item) for name, item in fields.items()
-        }
-        if counter := COUNTERS.get(type(value)):
-            shown[counter] += 1
-        return shown
-    if isinstance(value, Mapping):
-        return {plain(str(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, str) and not value.isascii():
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return value
+from longboat.sdk.records import plain as plain
 
 
 def to_json(data: object) -> str:
@@ -50,6 +24,24 @@ def to_yaml(data: object) -> str:
 def write(data: object, output: str) -> None:
     """Print plain data as JSON or YAML."""
     print(to_json(data) if output == "json" else to_yaml(data))
+
+
+def write_csv(rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as CSV."""
+    import csv
+
+    csv.writer(sys.stdout, lineterminator="\n").writerows(map(_csv_cell, row) for row in rows)
+
+
+def _csv_cell(cell: object) -> object:
+    """Spreadsheets take a text that begins like this for a formula, unless a quote is before it; names are others'."""
+    if not isinstance(cell, str) or len(cell) < 2 or cell[0] not in "=+-@\t\r":
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def show(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from longboat.cli.output.terminal import PHASE_COLOURS, clean, is_terminal, paint
@@ -14,7 +14,7 @@ GAP = "  "
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None) -> list[str]:
     """Format a table as lines. None is shown as `-`; lines longer than `width` are cut, with `...`."""
-    cells = [list(head), *([show_cell(cell) for cell in row] for row in rows)]
+    cells = [[clean(name) for name in head], *([show_cell(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = [GAP.join(cell.ljust(size) for cell, size in zip(row, widths)).rstrip() for row in cells]
     return [cut(line, width) for line in lines]
@@ -50,3 +50,7 @@ def print_fields(fields: Sequence[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         print(f"{name}:{' ' * (width - len(name))} {value}")
+
+
+def show_metrics(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in metrics.items())

@@ -50,4 +50,6 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    say(f"{paint('note:', 'yellow', sys.stderr)} {text}")
+    """Print a note to stderr. What it quotes, of runs or of a cluster, cannot drive the terminal."""
+    lines = "\n".join(map(clean, text.split("\n")))
+    say(f"{paint('note:', 'yellow', sys.stderr)} {lines}")

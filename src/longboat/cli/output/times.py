@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from longboat.core import resources
 from longboat.core.errors import UsageError
-from longboat.core.times import format_time, parse_iso_time, show_age
+from longboat.core.times import parse_iso_time, show_age
+from longboat.sdk.records import show_moment as show_moment
 
 
 def parse_duration(text: str) -> float:
@@ -32,8 +33,3 @@ def show_duration(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return f"{max(seconds, 0.0):.1f}s" if seconds < 9.95 else show_age(seconds)
-
-
-def show_moment(moment: float | None) -> str | None:
-    """Format as ISO 8601, UTC, milliseconds."""
-    return None if moment is None else format_time(moment, digits=3)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from longboat.cli.output.tables import cut, paint_phase, show_cell, table
-from longboat.cli.output.terminal import is_terminal, paint, say
+from longboat.cli.output.terminal import clean, is_terminal, paint, say
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.runs import RunStatus
 
@@ -64,7 +64,7 @@ def watch_runs(look: Callable[[], list[RunStatus]], shown: RunTable) -> int:
                 if before is None:
                     raise
                 if error.message != trouble:
-                    say(f"longboat: {error.message}; still trying")
+                    say(f"longboat: {clean(error.message)}; still trying")
                 trouble, runs = error.message, list(before.values())
             if is_drawn:
                 draw(runs, shown, is_first=before is None)

@@ -85,25 +85,15 @@ class ReleasedManifest(Value, frozen=True):
         return f"manifests/{self.addon}-{self.version}.yaml"
 
 
-def manifest_location(spec: ClusterSpec, release: ReleasedManifest) -> str:
-    """Where the manifest is read from: what the file names first, then its source, then the project."""
-    named = dict(spec.manifests).get(release.addon)
-    if named:
-        return named
-    if spec.source.kind == "files" and spec.source.location:
-        return f"{spec.source.location.rstrip('/')}/{release.file_name}"
-    return release.url
-
-
 def load_manifest(spec: ClusterSpec, release: ReleasedManifest) -> list[Object]:
     return read_release(spec, release)[1]
 
 
 def read_release(spec: ClusterSpec, release: ReleasedManifest) -> tuple[bytes, list[Object]]:
-    """The file and its objects. What the user names is taken as it is, if it has the checksum that may follow it; any
-    other must be of the pinned version.
+    """The file and its objects. What the user names is taken as it is, if it has the checksum that may follow it; the
+    project's own must be of the pinned version.
     """
-    location, _, checksum = manifest_location(spec, release).partition(CHECKSUM)
+    location, _, checksum = dict(spec.manifests).get(release.addon, release.url).partition(CHECKSUM)
     content = load_file(location)
     if checksum and hashlib.sha256(content).hexdigest() != checksum:
         raise EngineError(f"{location} has another content than {CHECKSUM[1:]}{checksum} says")

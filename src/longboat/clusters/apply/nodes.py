@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import math
@@ -10,6 +11,7 @@ import secrets
 import shlex
 import threading
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +23,8 @@ from longboat.clusters.plan.upgrade_plan import ANNOTATION as UPGRADING
 from longboat.core.errors import EngineError
 
 _LOOK_S = 1.0
+_MOST_BYTES = 256 << 20
+"""Of a list: past ten thousand nodes. What unpacks to more was not printed by kubectl."""
 
 
 # Only what is read: a node with many images has hundreds of KiB. What a node states about itself is asked for as a map
@@ -40,11 +44,28 @@ _TEMPLATE = "{range .items[*]}" + '{"\\t"}'.join(_FIELDS) + '{"\\n"}{end}'
 
 
 def read_nodes(control: HostConnection) -> list[NodeView]:
-    output = check(control, f"{KUBECTL} get nodes -o jsonpath={shlex.quote(_TEMPLATE)}")
+    output = check_packed(control, f"{KUBECTL} get nodes -o jsonpath={shlex.quote(_TEMPLATE)}")
     try:
         return [_view(line.split("\t")) for line in output.split("\n") if line]
     except (AttributeError, TypeError, ValueError, KeyError) as error:
         raise EngineError(f"{control.name}: the list of nodes is not understood: {error}") from None
+
+
+def check_packed(control: HostConnection, script: str, *, timeout_s: float = 60.0) -> str:
+    """The output of a script that prints a line for each node or pod, packed on its way: a connection keeps 1 MiB of
+    an output, which is a hundred nodes with the labels of GPUs.
+    """
+    # No `||`: within it the shell would pass over failures of all but the last command of the script.
+    whole = f'list=$({script}\n)\ncode=$?\n[ $code = 0 ] || exit $code\nprintf %s "$list" | gzip | base64\n'
+    packed = check(control, whole, timeout_s=timeout_s)
+    try:
+        unpacking = zlib.decompressobj(wbits=31)  # gzip's form
+        data = unpacking.decompress(base64.b64decode(packed), _MOST_BYTES)
+        if unpacking.eof:
+            return data.decode("utf-8", "replace")
+    except (ValueError, zlib.error):
+        pass
+    raise EngineError(f"{control.name}: the list of nodes or pods was cut off on its way")
 
 
 def _view(fields: Sequence[str]) -> NodeView:
@@ -87,11 +108,6 @@ def wait_until_ready(control: HostConnection, names: Sequence[str], timeout_s: f
     return _wait(control, names, timeout_s, "Ready", lambda node: node.is_ready)
 
 
-def wait_for_answer(control: HostConnection, timeout_s: float) -> list[NodeView]:
-    """Wait until the API server answers; returns the nodes in any state."""
-    return _wait(control, (), timeout_s, "there", lambda node: True)
-
-
 def wait_for_version(control: HostConnection, name: str, version: str, timeout_s: float) -> None:
     """Wait until the node is ready and its kubelet has this version."""
     is_so = lambda node: node.is_ready and node.version == f"v{version}"  # noqa: E731
@@ -118,13 +134,23 @@ def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state
 
 
 def drain(control: HostConnection, name: str, *, grace_s: float) -> None:
-    """Drain a node; pods keep their own grace. Raises CommandFailed if pods remain after `grace_s`."""
+    """Drain a node; pods keep their own grace. Raises CommandFailed if pods remain after `grace_s`.
+
+    Tried again: kubectl gives up when a busy control plane does not answer once while it waits for a pod to go.
+    """
     quoted = shlex.quote(name)
     grace = max(1, math.ceil(grace_s))  # kubectl takes 0 for no limit at all
     script = f"""set -e
 node=$({KUBECTL} get node {quoted} --ignore-not-found -o name)
 [ -n "$node" ] || exit 0
-{KUBECTL} drain {quoted} --ignore-daemonsets --delete-emptydir-data --force --timeout={grace}s
+end=$(($(date +%s) + {grace}))
+for try in 1 2 3 4 5; do
+    left=$((end - $(date +%s)))
+    [ $left -gt 0 ] || break
+    {KUBECTL} drain {quoted} --ignore-daemonsets --delete-emptydir-data --force --timeout=${{left}}s && exit 0
+    sleep 2
+done
+exit 1
 """
     check(control, script, timeout_s=grace + 60)
 
@@ -170,7 +196,7 @@ for node in {shlex.join(nodes)}; do
 done
 """
     by_node: dict[str, list[str]] = {}
-    for line in check(control, script, timeout_s=60 + 5 * len(nodes)).split("\n"):
+    for line in check_packed(control, script, timeout_s=60 + 5 * len(nodes)).split("\n"):
         node, pod, owners = (*line.split("\t"), "", "", "")[:3]
         kinds = [owner["kind"] for owner in json.loads(owners or "[]") if owner.get("controller")]
         if pod and not set(kinds) & set(_RESTORED_BY):
@@ -183,7 +209,14 @@ _RESTORED_BY = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController
 
 
 def delete_node(control: HostConnection, name: str) -> None:
-    check(control, f"{KUBECTL} delete node {shlex.quote(name)} --ignore-not-found", timeout_s=90)
+    """Tried again: a control plane that is busy may not answer once, and the host has been reset already."""
+    script = f"""for try in 1 2 3; do
+    {KUBECTL} delete node {shlex.quote(name)} --ignore-not-found && exit 0
+    sleep 2
+done
+exit 1
+"""
+    check(control, script, timeout_s=120)
 
 
 class JoinTokens:

@@ -11,6 +11,8 @@ from longboat.clusters.hosts.connection import CommandFailed
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 
+STEPS_FILE = "steps.jsonl"
+"""In the folder of a cluster's logs: the events of its last command, for whoever looks from elsewhere."""
 StepState = Literal["started", "line", "waiting", "done", "failed", "skipped"]
 
 

@@ -22,7 +22,6 @@ from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 from longboat.core.words import listing
 
-ANSWER_S = 300.0  # an API server that was just replaced starts with cold caches
 READY_S = 600.0  # a kubelet of a new version looks at all its pods anew, and its network may pull images
 _LOOK_S = 5.0  # trainings take minutes to days
 
@@ -87,7 +86,7 @@ class ClusterUpgrade:
             perform(self._hosts[step.host], step, self._stdin(step), self._log)
 
     def _drain(self, step: Step) -> None:
-        cluster_nodes.wait_for_answer(self._control, ANSWER_S)
+        answered(lambda: cluster_nodes.read_nodes(self._control))  # its API server may just have been replaced
         cluster_nodes.cordon_for_upgrade(self._control, step.host, self._plan.version)
         if self._patience.wait_s:
             self._wait_for_trainings(step)

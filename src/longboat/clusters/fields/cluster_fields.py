@@ -6,6 +6,7 @@ import functools
 from ipaddress import IPv4Network
 from typing import Any, get_args
 
+from longboat.clusters.cloud.kinds import CLOUDS
 from longboat.clusters.fields import rules
 from longboat.clusters.fields.kinds import GpuPresence, HostText, JsonText, NetworkText, SourceText, StorageText
 from longboat.clusters.spec import (
@@ -53,7 +54,7 @@ def _repository(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> Pack
 
 def _source(values: dict[str, Any], node: YamlNode, at: FieldPath) -> SoftwareSource | None:
     is_bundle = "location" in values
-    if is_bundle and {"repositories", "images"} & set(values):
+    if is_bundle and {"repositories", "images", "flanneld"} & set(values):
         at.problem(node, "files bring their own packages and images", hint="location alone, or repositories and images")
         return None
     if "sha256" in values and not is_bundle:
@@ -198,6 +199,12 @@ SOURCE = Shape(
             default="[]",
         ),
         Field(name="images", kind=_LOCATION, doc="Archive of images that is imported instead of pulling them."),
+        Field(
+            name="flanneld",
+            kind=_text("a file here or an https URL", check=rules.program_fault),
+            doc="Program flanneld, for the network flannel.",
+            default="the project's release",
+        ),
     ),
     build=_source,
     short=SourceText(check=rules.location_fault),
@@ -331,5 +338,11 @@ def cluster_schema() -> dict[str, Any]:
         "$schema": DIALECT,
         "title": "Longboat cluster",
         "description": "Machines that become a Kubernetes cluster: hosts, roles, versions, network, add-ons.",
-        **FILE.schema(),
+        "allOf": [{"if": _is_kind(kind), "then": shape.schema()} for kind, (shape, _) in CLOUDS.items()],
+        "if": {"not": {"anyOf": [_is_kind(kind) for kind in CLOUDS]}},
+        "then": FILE.schema(),
     }
+
+
+def _is_kind(kind: str) -> dict[str, Any]:
+    return {"properties": {"kind": {"const": kind}}, "required": ["kind"]}

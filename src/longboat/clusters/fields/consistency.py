@@ -35,14 +35,11 @@ POD_PREFIX = 24
 """Each node gets a network of this size, as kubeadm has it by default."""
 
 
-class FileCheck:
-    """A cluster file with the values that could be read and their places, for rules across fields."""
+class FieldMistakes:
+    """The places of a file's values, for mistakes that rules across fields find."""
 
-    def __init__(self, values: Values, root: YamlNode, mistakes: Mistakes) -> None:
-        self.values, self.root, self.mistakes = values, root, mistakes
-        self.kind = values.get("kind", "ssh")
-        listed = enumerate(values.get("hosts") or ())
-        self.hosts: list[tuple[int, Values]] = [(index, host) for index, host in listed if isinstance(host, Mapping)]
+    def __init__(self, root: YamlNode, mistakes: Mistakes) -> None:
+        self.root, self.mistakes = root, mistakes
 
     def wrong(self, keys: tuple[str | int, ...], message: str, *, hint: str | None = None) -> None:
         """Add a mistake at the value, or at its nearest parent that exists."""
@@ -54,6 +51,17 @@ class FileCheck:
             elif isinstance(inner, list) and isinstance(key, int):
                 node = inner[key]
         self.mistakes.add(node.place, ".".join(map(str, keys)), message, hint=hint)
+
+
+class FileCheck(FieldMistakes):
+    """A cluster file with the values that could be read and their places, for rules across fields."""
+
+    def __init__(self, values: Values, root: YamlNode, mistakes: Mistakes) -> None:
+        super().__init__(root, mistakes)
+        self.values = values
+        self.kind = values.get("kind", "ssh")
+        listed = enumerate(values.get("hosts") or ())
+        self.hosts: list[tuple[int, Values]] = [(index, host) for index, host in listed if isinstance(host, Mapping)]
 
     def check(self, folder: Path) -> None:
         self.check_kind()
@@ -169,6 +177,8 @@ class FileCheck:
                 yield ("source", "location"), source.location
             if source.images:
                 yield ("source", "images"), source.images
+            if source.flanneld:
+                yield ("source", "flanneld"), source.flanneld
             for index, repository in enumerate(source.repositories):
                 yield ("source", "repositories", index, "key"), repository.key
 

@@ -146,6 +146,12 @@ def location_fault(text: str) -> str | None:
     return url_fault(text) if is_url(text) else None
 
 
+def program_fault(text: str) -> str | None:
+    if text.startswith("http://"):
+        return "a program that comes over http could be anybody's, expected https:// or a file here"
+    return location_fault(text)
+
+
 def key_fault(text: str) -> str | None:
     """Why the location of a package signing key is invalid: over http it could be replaced on the way."""
     if text.startswith("http://"):

@@ -29,8 +29,10 @@ AT_ONCE = 8
 RETRY_S = 60.0
 """How long a server may drop us: others log in there too, and each gets his turn within seconds."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 8.0
-CONNECT_S = 15.0
-LOGIN_S = 30.0  # a host that looks up our name in a DNS without an answer takes 10 to 20 s
+LOGIN_S = 30.0
+"""From the first packet to the end of the login: asyncssh has one limit for both. A busy host, or one that looks up
+our name in a DNS without an answer, takes 10 to 20 s.
+"""
 KEEPALIVES = 3
 _TARGET = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^@:\s\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
 
@@ -112,7 +114,7 @@ class Logins:
         )
         login = asyncssh.connect(**arguments, client_factory=lambda: check, known_hosts=check.match)
         try:
-            connection = await asyncio.wait_for(login, CONNECT_S + LOGIN_S)
+            connection = await asyncio.wait_for(login, 2 * LOGIN_S)  # a second line of defence
         except asyncssh.HostKeyNotVerifiable:
             raise check.refused or asyncssh.HostKeyNotVerifiable("it is revoked or expired") from None
         self._opened.add(connection)
@@ -139,7 +141,7 @@ class Logins:
             given["agent_identities"] = public or None
         arguments = {
             **given, "client_keys": keys or (), "ignore_encrypted": True,
-            "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,
+            "connect_timeout": LOGIN_S, "login_timeout": LOGIN_S,
             "keepalive_interval": self.settings.keepalive_s, "keepalive_count_max": KEEPALIVES,
             "request_pty": False, "agent_forwarding": False, "x11_forwarding": False,
             "password_auth": False, "kbdint_auth": False,
@@ -198,5 +200,5 @@ def _reasons(error: Exception, place: str, target: str) -> Iterator[tuple[Causes
     yield (socket.gaierror,), unknown, "an address, or a name of ~/.ssh/config or DNS"
     yield (ConnectionRefusedError,), f"nothing answers at {place}", "is sshd running there, and on this port?"
     off = "is it switched on, and does a firewall let SSH through?"
-    yield (asyncio.TimeoutError, TimeoutError), f"no answer from {place} within {CONNECT_S:g} s", off
+    yield (asyncio.TimeoutError, TimeoutError), f"no answer from {place} within {LOGIN_S:g} s", off
     yield (FileNotFoundError,), f"{getattr(error, 'filename', '')} does not exist", None

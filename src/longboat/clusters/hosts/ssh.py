@@ -15,7 +15,7 @@ import asyncssh
 
 from longboat.clusters.hosts import scripts
 from longboat.clusters.hosts.connection import HostUnreachable
-from longboat.clusters.hosts.logins import CONNECT_S, LOGIN_S, RETRY_S, Logins
+from longboat.clusters.hosts.logins import LOGIN_S, RETRY_S, Logins
 from longboat.clusters.hosts.loop_thread import LoopThread
 from longboat.clusters.hosts.output import ScriptOutput
 from longboat.clusters.hosts.shell import ShellConnection
@@ -30,7 +30,7 @@ OPEN_S = 30.0
 KILL_S = 10.0
 # A second line of defence: each step inside the event loop has a limit of its own.
 SLACK_S = OPEN_S + KILL_S + 15.0
-LOGIN_LIMIT_S = RETRY_S + 3 * (CONNECT_S + LOGIN_S)  # also for a bastion, and for a slot
+LOGIN_LIMIT_S = RETRY_S + 6 * LOGIN_S  # also for a bastion, and for a slot
 MOST_LINES = 10_000
 """Waiting for a slow reader; past that lines are left out of the live view, never of the result."""
 

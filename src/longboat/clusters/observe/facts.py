@@ -32,7 +32,8 @@ PACKAGES = (
     "nfs-utils",
 )  # fmt: skip
 UNITS = (
-    "containerd", "kubelet", "flanneld", "docker", "crio", "firewalld", "ufw", "nftables", "k3s", "k3s-agent",
+    "containerd", "kubelet", "longboat-routes", "longboat-flannel",
+    "docker", "crio", "firewalld", "ufw", "nftables", "k3s", "k3s-agent",
     "rke2-server", "rke2-agent", "nvidia-fabricmanager", "nvidia-persistenced", "chronyd", "chrony",
     "systemd-timesyncd", "ntpd", "ntpsec",
 )  # fmt: skip
@@ -110,6 +111,8 @@ class HostFacts(Value, frozen=True):
     sysctls: tuple[tuple[str, str], ...] = ()
     modules: tuple[str, ...] = ()
     """Loaded, or built into the kernel."""
+    loadable: tuple[str, ...] = ()
+    """Not loaded, but modprobe has them."""
     files: tuple[tuple[str, str], ...] = ()
     """Path -> SHA-256, of SYSTEM_FILES that are there."""
     images: tuple[str, ...] = ()

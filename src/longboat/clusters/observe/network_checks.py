@@ -186,4 +186,24 @@ def _network(text: str) -> IpNetwork | None:
         return None
 
 
-CHECKS = (ports, firewall, proxies, way_out, overlaps)
+def vxlan(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
+    """What flannel needs of a host's kernel and programs."""
+    if spec.network.kind != "flannel":
+        return
+    if "vxlan" not in (*facts.modules, *facts.loadable):
+        yield HostProblem(
+            host=facts.name,
+            check="vxlan",
+            message="the kernel has no vxlan, in which flannel carries packets between nodes",
+            remedy="install the rest of its modules (linux-modules-extra, kernel-modules-extra), or `network: routes`",
+        )
+    if not facts.package("nftables"):
+        yield HostProblem(
+            host=facts.name,
+            check="vxlan",
+            message="nft is missing, which flannel calls",
+            remedy="install the package nftables",
+        )
+
+
+CHECKS = (vxlan, ports, firewall, proxies, way_out, overlaps)

@@ -70,6 +70,7 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         units=units(lines["unit"]),
         sysctls=tuple((name.replace("/", "."), value) for name, value in (pair(line, " ") for line in lines["sysctl"])),
         modules=tuple(line.strip() for line in lines["module"]),
+        loadable=tuple(line.strip() for line in lines["loadable"]),
         files=tuple((path.strip(), digest) for digest, path in (pair(line, " ") for line in lines["file"])),
         images=tuple(line.strip() for line in lines["image"] if not line.startswith("sha256:")),
         cri_disabled=last.get("cri_disabled") == "yes",
@@ -218,10 +219,13 @@ def firewall(lines: Lines, values: dict[str, str]) -> str:
 
 
 def open_ports(lines: Lines) -> tuple[str, ...]:
-    """Ports that ufw (`6443/tcp  ALLOW  Anywhere`), firewalld (`6443/tcp` or a service) or nftables (`dport`) allow."""
+    """Ports that ufw (`6443/tcp  ALLOW  Anywhere`), firewalld (`6443/tcp`, a service or a rich rule) or nftables
+    (`dport`) allow, for everybody or for some.
+    """
     ports = []
     for line in lines["opened"]:
-        fields = line.split()
+        rich = re.search(r'\bport port="([0-9]+(?:-[0-9]+)?)" protocol="(tcp|udp)" accept', line)
+        fields = [f"{rich[1]}/{rich[2]}"] if rich else line.split()
         if fields and (len(fields) == 1 or "ALLOW" in fields[1:3]):
             ports.append(fields[0].replace("-", ":", 1) if "/" in fields[0] else fields[0])
     for line in (*lines["nft"], *lines["iptables"]):

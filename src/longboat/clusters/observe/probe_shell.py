@@ -71,6 +71,7 @@ elif has firewall-cmd && [ "$(soon firewall-cmd --state)" = running ]; then
     say firewall firewalld
     soon firewall-cmd --list-ports | tr ' ' '\\n' | lines opened
     soon firewall-cmd --list-services | tr ' ' '\\n' | lines opened
+    soon firewall-cmd --list-rich-rules | lines opened
 elif has nft; then
     soon nft list ruleset | grep -E 'hook input|policy|dport' | lines nft
 elif has iptables; then
@@ -100,9 +101,12 @@ if has systemctl; then soon systemctl show -p Id,LoadState,ActiveState UNITS | l
 # Not `first`: these files can only be read at once, and dash reads byte by byte.
 for name in SYSCTLS; do if [ -r "/proc/sys/$name" ]; then say sysctl "$name $(cat "/proc/sys/$name")"; fi; done
 built=/lib/modules/$(uname -r)/modules.builtin
+# A container that plays a host has neither /sys/module nor that list.
+in_kernel() { [ "$1" = vxlan ] && soon zcat /proc/config.gz | grep -q -x CONFIG_VXLAN=y; }
 for name in MODULES; do
     if [ -d "/sys/module/$name" ] || grep -q "^nodev	$name\\$" /proc/filesystems ||
-        { [ -r "$built" ] && grep -q "/$name\\.ko" "$built"; }; then say module "$name"; fi
+        { [ -r "$built" ] && grep -q "/$name\\.ko" "$built"; } || in_kernel "$name"; then say module "$name"
+    elif has modprobe && soon modprobe -n -q "$name"; then say loadable "$name"; fi
 done
 for file in FILES; do if [ -f "$file" ]; then sha256sum "$file" 2>/dev/null | lines file; fi; done
 # A list may go over several lines.

@@ -10,6 +10,7 @@ from longboat.clusters.addons import metrics
 from longboat.clusters.addons.manifest_files import CHECKSUM, ReleasedManifest, images_of, read_release
 from longboat.clusters.addons.released import JOBSET, KUEUE
 from longboat.clusters.hosts.scripts import chunks
+from longboat.clusters.offline.manifest import longboat_image
 from longboat.clusters.offline.software_bundle import SoftwareBundle
 from longboat.clusters.small_files import load_file
 from longboat.clusters.spec import ClusterSpec
@@ -28,6 +29,15 @@ def addon_images(spec: ClusterSpec) -> list[str]:
     named = dict(spec.manifests)
     images = [name for release in _wanted(spec) if release.addon not in named for name in release.images]
     return images + ([metrics.IMAGE] if "metrics" in spec.addons else [])
+
+
+def archive_references(spec: ClusterSpec) -> list[str]:
+    """What an archive of images must have been imported for, beside the version of Kubernetes: images of add-ons. Of a
+    manifest of the user's own its location, since its images are not known before it is read.
+    """
+    named = dict(spec.manifests)
+    own = [named[release.addon] for release in _wanted(spec) if release.addon in named]
+    return [*addon_images(spec), *longboat_image(spec), *own]
 
 
 def network_images(spec: ClusterSpec) -> list[str]:

@@ -18,8 +18,10 @@ from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.observe.parse import ARCHITECTURES
 from longboat.clusters.offline.addon_files import addon_images, collect_manifests
 from longboat.clusters.offline.apt_download import PrivateApt, control_fields
+from longboat.clusters.offline.flannel_program import flanneld_files
 from longboat.clusters.offline.image_archive import references
 from longboat.clusters.offline.manifest import (
+    FLANNELD,
     FORMAT,
     IMAGES,
     PACKAGES,
@@ -93,7 +95,11 @@ def _collect(
     index = folder / "Packages"
     with disk(f"write {index}"):
         index.write_text(_index(packages))
-    files = {INDEX: index, IMAGES: archive, **manifests, **{f"{PACKAGES}{_plain(file)}": file for file in packages}}
+    programs = flanneld_files(spec, {machine.architecture}, folder)
+    files = {INDEX: index, IMAGES: archive, **manifests}
+    if programs:
+        files[FLANNELD] = programs[machine.architecture].path
+    files |= {f"{PACKAGES}{_plain(file)}": file for file in packages}
     parts = {path: FilePart(path=file, offset=0, size=file.stat().st_size) for path, file in files.items()}
     listed = [SoftwareFile(path=path, sha256=digest_of(part), size=part.size) for path, part in parts.items()]
     manifest = SoftwareManifest(
@@ -102,6 +108,7 @@ def _collect(
         system=system_name(machine.os_id, machine.os_version or machine.os_codename),
         architecture=machine.architecture,
         images=images,
+        flannel=spec.versions.flannel if programs else "",
         files=tuple(sorted(listed, key=lambda file: file.path)),
     )
     return manifest, parts

@@ -18,7 +18,7 @@ from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 
 FORMAT = 1
-MANIFEST, IMAGES, PACKAGES, PROGRAMS = "bundle.json", "images.tar", "packages/", "programs/"
+MANIFEST, IMAGES, PACKAGES, FLANNELD = "bundle.json", "images.tar", "packages/", "programs/flanneld"
 MOST_FILES = 5000  # packages with all they need are some dozens
 # Names reach a shell, a URL and a tar header; versions of packages have + and ~.
 _PATH = re.compile(r"images\.tar|(packages|programs|manifests)/[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}")
@@ -92,9 +92,13 @@ def encode_manifest(manifest: SoftwareManifest) -> bytes:
 def wanted_images(spec: ClusterSpec) -> tuple[str, ...]:
     """Images without which no pod starts; a custom network and add-ons may need more."""
     kubernetes = [f"registry.k8s.io/{name}:v{spec.versions.kubernetes}" for name in _KUBERNETES_IMAGES]
-    own = [spec.image] if spec.image and {"controller", "autoscaler", "storage"} & set(spec.addons) else []
     plugin = [spec.versions.device_plugin_image] if "gpu" in spec.addons else []
-    return (f"registry.k8s.io/pause:{spec.versions.pause}", *kubernetes, *plugin, *own)
+    return (f"registry.k8s.io/pause:{spec.versions.pause}", *kubernetes, *plugin, *longboat_image(spec))
+
+
+def longboat_image(spec: ClusterSpec) -> list[str]:
+    """The image that has Longboat, if an add-on runs it."""
+    return [spec.image] if spec.image and {"controller", "autoscaler", "storage"} & set(spec.addons) else []
 
 
 _KUBERNETES_IMAGES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")

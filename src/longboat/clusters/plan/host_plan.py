@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from longboat.clusters.observe.facts import HostFacts
-from longboat.clusters.plan import gpu, kubeadm, network, packages, runtime, system
+from longboat.clusters.plan import flannel, gpu, kubeadm, network, packages, runtime, system
 from longboat.clusters.plan.network import NodeView
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept, Step
 from longboat.clusters.spec import ClusterSpec, HostSpec
@@ -20,10 +20,11 @@ def plan_hosts(
 ) -> ClusterPlan:
     """Plan the steps from bare hosts to cluster members. Hosts without facts (unreachable) have none.
 
-    `keys`: contents of those that sign repositories; `references`: the images of a bundle.
+    `keys`: contents of those that sign repositories; `references`: images that an archive or a bundle is to bring.
     """
     _refuse_upgrades(spec, facts)
     _refuse_second_cluster(spec, facts)
+    _refuse_other_network(spec, facts)
     return ClusterPlan(
         hosts=tuple(
             _plan_host(spec, host, facts[host.name], keys, references) for host in spec.hosts if host.name in facts
@@ -61,6 +62,17 @@ def _refuse_second_cluster(spec: ClusterSpec, facts: Mapping[str, HostFacts]) ->
             )
 
 
+def _refuse_other_network(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
+    """Refuse to change the network of a cluster that runs."""
+    for host in (facts[host.name] for host in spec.hosts if host.name in facts):
+        has = [kind for kind in ("routes", "flannel") if host.unit(f"longboat-{kind}")]
+        if has and spec.network.kind not in has:
+            raise Refused(
+                f"{host.name} has the network {has[0]}, the file asks for {spec.network.kind}: pods would be cut off",
+                hint=f"network: {has[0]} keeps it; longboat cluster down, then up, changes it",
+            )
+
+
 def _plan_host(
     spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes], references: Sequence[str]
 ) -> HostPlan:
@@ -80,6 +92,7 @@ def _plan_host(
         install,
         runtime.containerd(spec, host, facts),
         runtime.images(spec, host, facts, references),
+        flannel.program(spec, host, facts),
         kubeadm.member(spec, host, facts),
     ]
     return assemble(host.name, steps, facts)
@@ -104,10 +117,15 @@ def plan_network(
     network.check_apart(nodes)
     plans = []
     for host in spec.hosts:
-        if host.name in facts and spec.network.kind == "routes":
-            routes = network.routes(host.name, nodes, spec.name, spec.network.pods)
-            plans.append(assemble(host.name, [routes], facts[host.name]))
+        if host.name in facts:
+            plans.append(assemble(host.name, [_connection(spec, host.name, nodes)], facts[host.name]))
     return ClusterPlan(hosts=tuple(plans))
+
+
+def _connection(spec: ClusterSpec, host: str, nodes: Sequence[NodeView]) -> Step | None:
+    if spec.network.kind == "flannel":
+        return flannel.network(spec, host, nodes)
+    return network.routes(host, nodes, spec.name, spec.network.pods)
 
 
 def assemble(host: str, items: Iterable[Step | Kept | None], facts: HostFacts) -> HostPlan:

@@ -46,6 +46,19 @@ if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
 fi
 """
 
+# Of pods that kubeadm could not stop in time: the kubelet's volumes, network namespaces, and the shared memory of their
+# sandboxes, which kubelets alone have. A containerd that was there before keeps its folders, so nothing else does it.
+_UNMOUNT = r"""
+state=$(sed -n 's/^state *= *"\(.*\)"/\1/p' /etc/containerd/config.toml 2>/dev/null | head -n 1)
+awk -v boxes="${state:-/run/containerd}/io.containerd.grpc.v1.cri/sandboxes/" '
+    index($2, "/var/lib/kubelet/") == 1 || index($2, "/run/netns/cni-") == 1 {print $2}
+    index($2, boxes) == 1 && $2 ~ "[0-9a-f]/shm$" {print $2}' /proc/mounts | sort -r |
+    while read -r mounted; do
+        timeout 20 umount "$mounted" || umount -l "$mounted"
+        case $mounted in */sandboxes/*/shm) rm -rf --one-file-system "${mounted%/shm}" ;; esac
+    done
+"""
+
 # Containers whose runtime did not answer: they hold GPUs, files and ports for ever. Those of a cluster inside a
 # container (kind, minikube) are seen from here too: they have namespaces of their own.
 _KILL_SHIMS = r"""
@@ -73,9 +86,8 @@ if command -v kubeadm >/dev/null; then
 fi
 """
     + _REMOVE_CONTAINERS
+    + _UNMOUNT
     + r"""
-awk 'index($2, "/var/lib/kubelet/") == 1 || index($2, "/run/netns/cni-") == 1 {print $2}' /proc/mounts | sort -r |
-    while read -r mounted; do timeout 20 umount "$mounted" || umount -l "$mounted"; done
 rm -f /run/netns/cni-*
 rm -rf /etc/kubernetes/manifests /etc/kubernetes/pki /etc/kubernetes/tmp
 rm -f /etc/kubernetes/*.conf /etc/cni/net.d/*longboat*

@@ -64,18 +64,21 @@ def manifest(host: str, path: str, digest: str) -> Step:
     return Step(host=host, name="network", title=f"apply {path}", script=script, kind="manifest")
 
 
-def conflist(pods: str, cluster: str) -> str:
+def conflist(pods: str, cluster: str, *, mtu: str = "") -> str:
     """Pods are attached by the plugin ptp: a cable of its own for each, no bridge, and so nothing of br_netfilter."""
-    plugins = [
-        {
-            "type": "ptp",
-            # The plugin would hide pods behind their node from pods of other nodes too; `routes_unit` has the rule.
-            "ipMasq": False,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
-        },
-        {"type": "portmap", "capabilities": {"portMappings": True}},
-    ]
+    # The plugin would hide pods behind their node from pods of other nodes too; routes and flannel have a better rule.
+    ptp = {
+        "type": "ptp",
+        "ipMasq": False,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    }
+    plugins = [ptp | ({"mtu": mtu} if mtu else {}), {"type": "portmap", "capabilities": {"portMappings": True}}]
     return json.dumps({"cniVersion": "1.0.0", "name": cluster, "plugins": plugins}, indent=2) + "\n"
+
+
+def forward_rules(pods: str) -> list[str]:
+    """Docker and ufw drop what is forwarded, as pods' packets are. These come before theirs and outlive a reload."""
+    return [f"FORWARD {way} {pods} -j ACCEPT" for way in ("-s", "-d")]
 
 
 def routes_unit(others: Sequence[NodeView], pods: str) -> str:
@@ -85,8 +88,7 @@ def routes_unit(others: Sequence[NodeView], pods: str) -> str:
     """
     lines = [f"ExecStart=ip route replace {node.pods} via {node.address}" for node in others]
     gone = [f"ExecStop=-ip route delete {node.pods} via {node.address}" for node in others]
-    # Docker and ufw drop what is forwarded, as pods' packets are. These rules come before theirs and outlive a reload.
-    rules = [f"FORWARD {way} {pods} -j ACCEPT" for way in ("-s", "-d")]
+    rules = forward_rules(pods)
     lines += [f"ExecStart=-iptables -w 30 -I {rule}" for rule in rules]
     gone += [f"ExecStop=-iptables -w 30 -D {rule}" for rule in rules]
     # Outside of the cluster nobody knows the way to a pod: there its node answers for it.

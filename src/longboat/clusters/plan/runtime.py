@@ -111,7 +111,9 @@ done
 
 
 def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequence[str] = ()) -> Step | Kept | None:
-    """Import images from an archive instead of a registry, through stdin. `references`: those of a bundle."""
+    """Import images from an archive instead of a registry, through stdin. `references`: those of a bundle, or of
+    add-ons, which may come later than the rest.
+    """
     source = spec.source.location if spec.source.kind == "files" else spec.source.images
     if source is None:
         return None
@@ -132,7 +134,8 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequ
         script += f'{load} < "$LB/images.tar" >/dev/null\nrm "$LB/images.tar"\n'
         return Step(host=host.name, name="images", title=title, script=script, timeout_s=IMAGES_S)
     script = f"{named}{load} >/dev/null\n"
-    for name in references:  # pinned: what nobody can pull again may not be removed when the disk fills
+    # Pinned: what nobody can pull again may not be removed when the disk fills.
+    for name in references if spec.source.kind == "files" else ():
         script += f"ctr -n k8s.io images label {shlex.quote(name)} io.cri-containerd.pinned=pinned >/dev/null\n"
     return Step(host=host.name, name="images", title=title, script=script, kind="images", timeout_s=IMAGES_S)
 

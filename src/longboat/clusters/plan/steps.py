@@ -7,7 +7,7 @@ from typing import Literal
 
 from longboat.core.jobs import Value
 
-StepKind = Literal["script", "init", "join", "packages", "images", "manifest", "drain", "ready", "restart"]
+StepKind = Literal["script", "init", "join", "packages", "images", "program", "manifest", "drain", "ready", "restart"]
 RESTART_HELPS = 75
 """Exit code of a script of kind `restart` that asks for a restart of its host (sysexits: try again later)."""
 
@@ -24,7 +24,8 @@ class Step(Value, frozen=True):
     """What it does, for `--dry-run`."""
     script: str
     kind: StepKind = "script"
-    """What goes through stdin: nothing, kubeadm's configuration of init or join, packages, images, a manifest.
+    """What goes through stdin: nothing, kubeadm's configuration of init or join, packages, images, a program, a
+    manifest.
     `drain` and `ready` are no scripts on the host: its node is drained or waited for through the control plane.
     `restart`: nothing; where the script fails the host is restarted, and it is run once more.
     """

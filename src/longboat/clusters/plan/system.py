@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.observe.network_checks import is_open
 from longboat.clusters.plan.inventory_shell import INVENTORY
 from longboat.clusters.plan.journal_shell import JOURNAL, put, undo
 from longboat.clusters.plan.steps import Kept, Step
@@ -56,7 +57,7 @@ sync . 2>/dev/null || sync
 
 
 def kernel_modules(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
-    wanted = ("overlay", "br_netfilter", "vxlan") if spec.network.kind == "flannel" else ("overlay",)
+    wanted = ("overlay", "vxlan") if spec.network.kind == "flannel" else ("overlay",)
     missing = [name for name in wanted if name not in facts.modules]
     if not missing:
         return Kept(host=host.name, name="modules", reason=f"{', '.join(wanted)} loaded")
@@ -102,19 +103,29 @@ def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
     if spec.firewall != "open" or facts.firewall not in ("ufw", "firewalld"):
         return None
     # A rule that was there before stays the user's own.
-    wanted = [port for port in ports(spec, host) if port not in facts.open_ports]
+    wanted = [port for port in ports(spec, host) if not is_open(port, facts.open_ports)]
     if not wanted:
         return Kept(host=host.name, name="firewall", reason=f"{', '.join(ports(spec, host))} open in {facts.firewall}")
-    script = ""
-    for port in wanted:
-        number, protocol = port.split("/")
-        if facts.firewall == "ufw":
-            script += undo(f"port-{number}-{protocol}".replace(":", "-"), f"ufw delete allow {port} || true")
-            script += f"ufw allow {port}\n"
-        else:
-            opened = port.replace(":", "-")
-            both = f"firewall-cmd -q --{{}}-port={opened}; firewall-cmd -q --permanent --{{}}-port={opened}"
-            script += undo(f"port-{opened}".replace("/", "-"), f"{both.format('remove', 'remove')} || true")
-            script += both.format("add", "add") + "\n"
-    title = f"open {', '.join(wanted)} in {facts.firewall}"
+    # Of this machine alone nobody but its pods has to reach the API server.
+    source = spec.network.pods if spec.kind == "local" else ""
+    rules = _ufw if facts.firewall == "ufw" else _firewalld
+    script = "".join(rules(port, source) for port in wanted)
+    title = f"open {', '.join(wanted)} in {facts.firewall}{f' for pods, {source}' if source else ''}"
     return Step(host=host.name, name="firewall", title=title, script=script)
+
+
+def _ufw(port: str, source: str) -> str:
+    """`source`: a network; empty: everybody."""
+    number, protocol = port.split("/")
+    rule = f"allow from {source} to any port {number} proto {protocol}" if source else f"allow {number}/{protocol}"
+    return undo(f"port-{number}-{protocol}".replace(":", "-"), f"ufw delete {rule} || true") + f"ufw {rule}\n"
+
+
+def _firewalld(port: str, source: str) -> str:
+    number, protocol = port.replace(":", "-").split("/")
+    rule = f"port={number}/{protocol}"
+    if source:
+        words = f'rule family="ipv4" source address="{source}" port port="{number}" protocol="{protocol}" accept'
+        rule = f"rich-rule='{words}'"
+    both = f"firewall-cmd -q --{{0}}-{rule}; firewall-cmd -q --permanent --{{0}}-{rule}"
+    return undo(f"port-{number}-{protocol}", f"{both.format('remove')} || true") + both.format("add") + "\n"

@@ -80,9 +80,15 @@ class UpgradePlan(Value, frozen=True):
 
 
 def plan_upgrade(
-    spec: ClusterSpec, facts: Mapping[str, HostFacts], nodes: Sequence[NodeView], keys: Mapping[str, bytes]
+    spec: ClusterSpec,
+    facts: Mapping[str, HostFacts],
+    nodes: Sequence[NodeView],
+    keys: Mapping[str, bytes],
+    references: Sequence[str] = (),
 ) -> UpgradePlan:
-    """Plan the upgrade of all member hosts. Raises Refused for a version that cannot be reached."""
+    """Plan the upgrade of all member hosts; `keys` and `references` as for `up`. Raises Refused for a version that
+    cannot be reached.
+    """
     if spec.source.kind != "packages":
         raise Refused(
             f"{spec.name}: programs come from {spec.source.location}, and upgrades are made with packages",
@@ -94,7 +100,7 @@ def plan_upgrade(
     check_path(spec, [facts[host.name] for host in members])
     by_name = {node.name: node for node in nodes}
     plans = [_node_plan(spec, host, facts[host.name], by_name.get(host.name)) for host in members]
-    prepare = [_prepare(spec, host, facts[host.name], keys) for host in members]
+    prepare = [_prepare(spec, host, facts[host.name], keys, references) for host in members]
     return UpgradePlan(
         before=min((installed(facts[host.name]) for host in members), key=_numbers),
         version=spec.versions.kubernetes,
@@ -141,14 +147,16 @@ def _is_old(facts: HostFacts, names: Sequence[str], version: str) -> bool:
     return any(not packages.is_version(facts.package(name), version) for name in names)
 
 
-def _prepare(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> HostPlan:
+def _prepare(
+    spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes], references: Sequence[str]
+) -> HostPlan:
     """Load the new images on every host before the first control plane changes: kubeadm starts a test pod anywhere."""
     if not _is_old(facts, packages.KUBERNETES_PACKAGES, spec.versions.kubernetes):
         return HostPlan(host=host.name)
     repository = packages.repository(spec, host, facts, keys)
     if repository is not None and dict(facts.done).get("repository") == repository.key:
         repository = None
-    items = (repository, runtime.images(spec, host, facts))
+    items = (repository, runtime.images(spec, host, facts, references))
     return HostPlan(host=host.name, steps=tuple(item for item in items if isinstance(item, Step)))
 
 

@@ -257,6 +257,7 @@ PROBLEMS = {
     "route": ("programs and images can be fetched", "every host has a way out, or needs none"),
     "range": ("address ranges do not overlap", "ranges of pods and services are free"),
     "link": ("hosts are on one subnet, where routes need it", "one subnet, or a network that needs none"),
+    "vxlan": ("the network flannel finds vxlan and nftables", "there, where the network needs them"),
     "gpu": ("hosts with `gpu: yes` have one", "as the file says"),
     "driver": ("GPUs have a driver", "every GPU has a driver, where there are any"),
     "secure-boot": ("Secure Boot does not keep the driver out", "not in the way"),

@@ -181,7 +181,7 @@ def find_templates(client: Client, record: Record, uid: str) -> list[Object]:
     except ObjectNotFound:
         return []
     version = {"apiVersion": kind.api_version, "kind": kind.kind}  # items of a list do not say it
-    return [{**version, **each} for each in bodies if _is_owned(each, uid)]
+    return [{**version, **each} for each in bodies if is_owned(each, uid)]
 
 
 def vouched_pods(client: Client, record: Record, uid: str) -> list[Object]:
@@ -190,7 +190,7 @@ def vouched_pods(client: Client, record: Record, uid: str) -> list[Object]:
     if not templates:
         kind = JOBSET if record.workload == "jobset" else JOB
         made = client.list(kind, labels=names.selector([(names.RUN, record.name)])).items
-        templates = [{"kind": kind.kind, **each} for each in made if _is_owned(each, uid)]
+        templates = [{"kind": kind.kind, **each} for each in made if is_owned(each, uid)]
     return [pod for body in templates for pod in retry_template.pod_specs(body)]
 
 
@@ -214,7 +214,8 @@ def _source(volume: Mapping[str, Any]) -> Object:
     return {key: value for key, value in volume.items() if key != "name"}
 
 
-def _is_owned(body: Mapping[str, Any], uid: str) -> bool:
+def is_owned(body: Mapping[str, Any], uid: str) -> bool:
+    """Whether the object with this uid owns the body."""
     return uid in [owner.get("uid") for owner in body["metadata"].get("ownerReferences") or ()]
 
 
@@ -225,6 +226,6 @@ def _vouched(client: Client, record: Record, body: Object) -> Object:
     role = next(role for role in record.job.roles if role.name == body["metadata"]["labels"][names.ROLE])
     name = pod_template.claim_template_name(record, role, retry_template.FIRST)
     first = client.find(CLAIM_TEMPLATE, name)
-    if first is None or not _is_owned(first, body["metadata"]["ownerReferences"][0]["uid"]):
+    if first is None or not is_owned(first, body["metadata"]["ownerReferences"][0]["uid"]):
         raise CannotRetry(f"the ResourceClaimTemplate {name} of its first attempt is gone")
     return {**body, "spec": first["spec"]}

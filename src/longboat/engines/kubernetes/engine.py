@@ -7,6 +7,7 @@ controller drive them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from longboat.engines.kubernetes.submit.preparation import PreparedRun
     from longboat.engines.kubernetes.submit.submission import Submitter
     from longboat.kubeapi.client import Client
+    from longboat.metrics.values import Activity, RunMetrics
+    from longboat.storage.inventory.entries import CheckpointPlace
 
 
 class KubernetesEngine:
@@ -84,13 +87,13 @@ class KubernetesEngine:
     def plan(self, submission: Submission) -> Plan:
         from longboat.engines.kubernetes.submit.plan import make_plan
 
-        return make_plan(*self._prepared(self._complete(submission)))
+        return make_plan(*self.prepared(submission))
 
     def manifests(self, submission: Submission) -> tuple[list[dict[str, Any]], list[str]]:
         """The run as objects that `kubectl apply` takes and that need no Longboat, and what to know about them."""
         from longboat.engines.kubernetes.submit.plan import make_manifests
 
-        return make_manifests(*self._prepared(self._complete(submission)))
+        return make_manifests(*self.prepared(submission))
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.kubernetes.names import check_run_id
@@ -107,7 +110,7 @@ class KubernetesEngine:
             if status is not None and not is_unfinished_submission(status):
                 check_same_job(status, redacted_job(with_absolute_secrets(submission)))
                 return status
-        submitter, prepared = self._prepared(submission)
+        submitter, prepared = self.prepared(submission)
         record = submitter.submit(prepared, submission.run_id)
         if record is None:
             return self.status(submission.run_id or "")
@@ -129,7 +132,8 @@ class KubernetesEngine:
 
         record, _ = read_record(find_record(self.client, run))
         home = Home(environment=self.environment)
-        return self._complete(noted_submission(home, record.uid, run=run, namespace=self.client.namespace))
+        noted = noted_submission(home, record.uid, run=run, namespace=self.client.namespace, job=record.job)
+        return self._complete(noted)
 
     def _first_status(self, record: Record) -> RunStatus:
         """A run that waits at the gate is let in now, if there is room; another one is on its way already."""
@@ -164,14 +168,15 @@ class KubernetesEngine:
             return submission
         return msgspec.structs.replace(submission, environment=self.environment)
 
-    def _prepared(self, submission: Submission) -> tuple[Submitter, PreparedRun]:
+    def prepared(self, submission: Submission) -> tuple[Submitter, PreparedRun]:
+        """A submission that was checked; nothing is created yet. Raises Refused."""
         from longboat.engines.kubernetes.submit.preparation import prepare
         from longboat.engines.kubernetes.submit.submission import Submitter
         from longboat.engines.shared.home import Home
 
         home = Home(environment=self.environment)
         home.prepare()
-        prepared = prepare(self.client, self.settings, home, submission)
+        prepared = prepare(self.client, self.settings, home, self._complete(submission))
         return Submitter(self.client, self.settings, home, self._notice), prepared
 
     # observing
@@ -193,6 +198,16 @@ class KubernetesEngine:
 
         return with_orders(self.client, [full_status(self.client, self._observe(run))])[0]
 
+    def metrics_of(self, run: str) -> RunMetrics:
+        from longboat.engines.kubernetes.logs.metrics_files import metrics_of_run
+
+        return metrics_of_run(self.client, self._observe(run), self._notice)
+
+    def activity(self) -> Activity:
+        from longboat.engines.kubernetes.reconcile.listing import activity_of
+
+        return activity_of(self.client, self.list())
+
     def _observe(self, run: str) -> RunSnapshot:
         from longboat.engines.kubernetes.reconcile.reconciler import turn_or_look
 
@@ -213,20 +228,20 @@ class KubernetesEngine:
             self._notice(f"{record.name} is another's run: it is followed here, not restarted or admitted")
         return may_act
 
-    def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
+    def logs(self, run: str, query: LogQuery, *, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[LogLine]:
         from longboat.engines.kubernetes.record_store import find_record
 
         snapshot = self._observe(run)
         if query.follow and not snapshot.state.is_final:
             self._drives(snapshot.record)
         is_silent = True
-        for line in self._log_lines(snapshot, query):
+        for line in self._log_lines(snapshot, query, is_wanted):
             is_silent = False
             yield line
-        if is_silent and query.follow:
+        if is_silent and query.follow and is_wanted():
             find_record(self.client, run)  # no line because it was removed under our eyes is another thing than no line
 
-    def _log_lines(self, snapshot: RunSnapshot, query: LogQuery) -> Iterator[LogLine]:
+    def _log_lines(self, snapshot: RunSnapshot, query: LogQuery, is_wanted: Callable[[], bool]) -> Iterator[LogLine]:
         """What there is, and with `follow` what comes until the run has ended; its turns are taken here meanwhile."""
         from longboat.engines.kubernetes.logs.merge import RunLogs
         from longboat.engines.kubernetes.status import expiry_words
@@ -243,7 +258,7 @@ class KubernetesEngine:
             if not is_followed:
                 return
             with logs.follow(snapshot.state) as live:
-                while not live.is_complete:
+                while not live.is_complete and is_wanted():
                     if live.wants_state():
                         try:
                             live.note_state(self._observe(snapshot.record.name).state)
@@ -333,32 +348,13 @@ class KubernetesEngine:
             forget_submission(Home(environment=self.environment), record.uid)
 
     def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
-        from longboat.engines.kubernetes.pruning import prune
+        from longboat.engines.kubernetes.pruning import prunable, prune
 
         def turn(run: str) -> RunSnapshot:
             self._ending.add(run)
             return self._observe(run)
 
-        return prune(self.client, self._prunable(query), query, turn)
-
-    def _prunable(self, query: PruneQuery) -> Sequence[RunStatus]:
-        """Runs of the caller, or of everybody; that others' stay is told once. A record's user is anybody's word: this
-        keeps mistakes away, and rights of the cluster keep strangers away."""
-        from longboat.core.words import counted
-        from longboat.engines.lifecycle.pruning import expired
-        from longboat.engines.shared.home import current_user
-
-        runs, own = self.list(), current_user()
-        if query.all_users:
-            return runs
-        others = {
-            item.name for item in expired([run for run in runs if run.expired is None], query) if item.user != own
-        }
-        if others - self._followed:
-            self._followed |= others
-            stay = "stays: --all-users takes it too" if len(others) == 1 else "stay: --all-users takes them too"
-            self._notice(f"{counted(len(others), 'run')} of others {stay}")
-        return [run for run in runs if run.user == own]
+        return prune(self.client, prunable(self.list(), query, self._followed, self._notice), query, turn)
 
     # beside the ranks
 
@@ -377,19 +373,28 @@ class KubernetesEngine:
 
         copy_in(self.client, self._observe(run), source, destination, node=node)
 
+    def kill_node(self, run: str, node: str, *, launcher_only: bool) -> None:
+        from longboat.engines.kubernetes.exec.files import kill_pod
+
+        kill_pod(self.client, self._observe(run), node, is_graceful=launcher_only)
+
+    def note_drill(self, run: str, text: str) -> None:
+        from longboat.engines.kubernetes.record_store import note_drill
+
+        note_drill(self.client, run, text)
+
+    @contextlib.contextmanager
+    def checkpoints(self, run: str) -> Iterator[CheckpointPlace]:
+        from longboat.engines.kubernetes.checkpoints import open_place
+
+        with open_place(self.client, self._observe(run), self.environment) as place:
+            yield place
+
     def explain(self, run: str) -> Explanation:
-        from longboat.engines.kubernetes.explain.explain import explain
+        from longboat.engines.kubernetes.explain.explain import explain_with_files
         from longboat.engines.kubernetes.explain.machine_orders import with_orders
         from longboat.engines.kubernetes.status import full_status
 
         snapshot = self._observe(run)
         (status,) = with_orders(self.client, [full_status(self.client, snapshot)])
-        explanation = explain(self.client, snapshot, status)
-        failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
-        if status.phase != "failed" or not failures:
-            return explanation
-        from longboat.engines.shared.code_snapshot import with_missed_files
-        from longboat.engines.shared.home import Home
-
-        run_of = (snapshot.record.bundle, snapshot.record.job, failures[-1])
-        return with_missed_files(explanation, Home(environment=self.environment), run_of, is_cluster=True)
+        return explain_with_files(self.client, snapshot, status, self.environment)

@@ -68,6 +68,9 @@ def expire(client: Client, snapshot: RunSnapshot) -> None:
     body = record_object(record, state)
     body["metadata"]["name"] = names.expired_name(record.name)
     body["metadata"]["labels"] |= {names.KIND: names.EXPIRED_RUN, names.ENDED: "true"}
+    whole = client.find(CONFIG_MAP, record.name)  # lists leave the names of owners out
+    if whole is not None and whole["metadata"].get("uid") == snapshot.uid:
+        body["metadata"]["ownerReferences"] = whole["metadata"].get("ownerReferences") or []  # a trial's is its sweep
     try:
         client.create(body)
     except AlreadyExists:

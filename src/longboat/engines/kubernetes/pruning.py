@@ -8,15 +8,32 @@ import msgspec
 
 from longboat.core.errors import EngineError, LongboatError, NotFound
 from longboat.core.runs import PrunedItem, PruneQuery, RunStatus
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.expiry import expire
 from longboat.engines.kubernetes.observe.node_loss import with_losses
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.removal import wait_until_gone
 from longboat.engines.kubernetes.status import brief_status
 from longboat.engines.lifecycle.pruning import expired
+from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Unreachable
+
+
+def prunable(
+    runs: Sequence[RunStatus], query: PruneQuery, followed: set[str], notice: Callable[[str], None]
+) -> Sequence[RunStatus]:
+    """Runs of the caller, or of everybody; that others' stay is told once (`followed`). A record's user is anybody's
+    word: this keeps mistakes away, and rights of the cluster keep strangers away."""
+    own = current_user()
+    if query.all_users:
+        return runs
+    others = {item.name for item in expired([run for run in runs if run.expired is None], query) if item.user != own}
+    if others - followed:
+        followed |= others
+        stay = "stays: --all-users takes it too" if len(others) == 1 else "stay: --all-users takes them too"
+        notice(f"{counted(len(others), 'run')} of others {stay}")
+    return [run for run in runs if run.user == own]
 
 
 def prune(

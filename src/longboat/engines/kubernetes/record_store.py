@@ -26,6 +26,9 @@ ALIVE = f"{names.DOMAIN}/submitter-alive-at"
 """Annotation of the record: seconds since the epoch, by the server's clock. A forged value delays only that run."""
 PRIORITY = f"{names.DOMAIN}/priority"
 """Annotation of the record: the priority that a waiting run was given later than its job."""
+DRILL = f"{names.DOMAIN}/drill"
+"""Annotation of the record: what the last recovery drill has shown."""
+MOST_DRILL = 500  # characters of it: one sentence
 MOST_NODES = 50_000
 """Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
 MOST_RANKS = 100_000
@@ -84,9 +87,13 @@ class ListedRun(NamedTuple):
     state: State
 
 
-def list_records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[ListedRun]:
-    """All runs of the namespace; a run with a bad record is reported through `notice` and left out."""
-    for body in client.list(CONFIG_MAP, labels=RUN_RECORDS, into=SlimRecord).items:
+def list_records(
+    client: Client, notice: Callable[[str], None] = lambda _: None, *, labels: str = ""
+) -> Iterator[ListedRun]:
+    """All runs of the namespace, or those with these labels too; a run with a bad record is reported through `notice`
+    and left out."""
+    selector = ",".join(filter(None, (RUN_RECORDS, labels)))
+    for body in client.list(CONFIG_MAP, labels=selector, into=SlimRecord).items:
         if not is_record(body):
             continue
         try:
@@ -134,10 +141,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRecord(name, f"is damaged: {error}") from None
     # After it was read: in a text that is JSON every string ends, and so the search does not begin again and again.
-    if any(
-        _MAYBE_WILD.search(text) and _WILD.search(text) and _WILD.search(_STRING.sub("", text))
-        for text in (written, kept)
-    ):
+    if any(map(has_wild_number, (written, kept))):
         raise BadRecord(name, "is damaged: it holds a number that is out of all bounds")
     is_expired = is_expired_record(body)
     own_name = names.expired_name(record.name) if is_expired else record.name
@@ -153,7 +157,13 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
         raise BadRecord(name, "is damaged: the moment when it expired is none")
     if not 0 <= state.attempt <= MOST_ATTEMPTS:
         raise BadRecord(name, f"is damaged: it says that attempt {state.attempt + 1} is next")
-    return _with_priority(record, metadata), state
+    drill = str((metadata.get("annotations") or {}).get(DRILL) or "")[:MOST_DRILL]
+    return msgspec.structs.replace(_with_priority(record, metadata), drill=drill), state
+
+
+def has_wild_number(text: str) -> bool:
+    """Whether a text that is JSON holds a number which nothing of a run is as large as."""
+    return bool(_MAYBE_WILD.search(text) and _WILD.search(text) and _WILD.search(_STRING.sub("", text)))
 
 
 def _check_size(name: str, job: Job) -> None:
@@ -170,6 +180,11 @@ def _with_priority(record: Record, metadata: Mapping[str, Any]) -> Record:
     if not re.fullmatch(r"-?[0-9]{1,7}", text):
         return record
     return msgspec.structs.replace(record, later_priority=min(max(int(text), LOWEST), HIGHEST))
+
+
+def note_drill(client: Client, run: str, text: str) -> None:
+    """What a drill has shown, on the record."""
+    client.patch(CONFIG_MAP, run, {"metadata": {"annotations": {DRILL: text[:MOST_DRILL]}}})
 
 
 def hash_of_record(body: Mapping[str, Any]) -> str:

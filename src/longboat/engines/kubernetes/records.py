@@ -83,6 +83,7 @@ class Record(Value, frozen=True):
     service_account: str | None = None
     network_policy: bool = False  # other runs' pods are kept away from this one's
     notices: tuple[str, ...] = ()
+    drill: str = ""  # what the last drill has shown: an annotation, not in the text of a live record
     later_priority: int | None = (
         None  # what `longboat priority` gave it: an annotation, not in the text of a live record
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from longboat.core.errors import EngineError, NotFound
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.checkpoints import check_places
 from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
@@ -78,20 +79,6 @@ def purge_store(record: Record, environment: Mapping[str, str]) -> None:
     check_places(record)
     home = Home(environment=environment)
     purge_for(record.job, record.checkpoint_store, callers_variables(home, environment))
-
-
-def check_places(record: Record) -> None:
-    """Refuse a record whose folders are not those of its own run: what is in them would be removed."""
-    from longboat.engines.kubernetes.manifests.volumes import places, run_folder
-
-    kept = places(record.job, record.storage, run=record.name, uid=record.uid)
-    is_own = (kept.store, kept.checkpoints) == (record.checkpoint_store, record.checkpoint_dir)
-    folder = f"longboat/{run_folder(record.name, record.uid)}"
-    if not is_own or (record.storage is not None and record.storage.folder != folder):
-        raise EngineError(
-            f"the record of {record.name} names folders that are not those of this run: nothing in them is removed",
-            hint="`longboat rm` without --purge removes the run, and leaves them as they are",
-        )
 
 
 def clear_storage(client: Client, record: Record, *, purge: bool) -> list[str]:

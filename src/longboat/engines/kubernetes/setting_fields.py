@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from longboat.core.jobs import FRAMEWORKS, Value
+from longboat.core.runs import FINAL_PHASES
 from longboat.engines.kubernetes.records import CodeStore, GpuDriver, Storage
 from longboat.specs.fields import rules
 from longboat.specs.fields.composites import Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Text, duration
+from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Text, WholeNumber, duration
 from longboat.specs.yaml.yaml_tree import YamlNode, plain
 
 DEFAULT_LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
@@ -81,6 +84,23 @@ def _one_topology(values: dict[str, Any], node: YamlNode, at: FieldPath) -> dict
     return values
 
 
+def _group_name(name: str) -> str | None:
+    if name in ("all", "local"):
+        return f'found a group called "{name}", expected another name: --on {name} has a meaning of its own'
+    return None
+
+
+def _groups(values: dict[str, Any], node: YamlNode, at: FieldPath) -> dict[str, Any]:
+    for group, members in values.items():
+        nested = next((name for name in members or () if name in values and name != group), None)
+        if nested is not None:
+            fault = f'found "{nested}", which is a group, expected contexts and local only'
+            at.into(group).problem(node, fault, hint="name the contexts of that group")
+        elif "all" in (members or ()):
+            at.into(group).problem(node, 'found "all", expected contexts and local only')
+    return values
+
+
 class PodOverlay(Value, frozen=True):
     """A part of a pod template in Kubernetes' own words, which the API server checks."""
 
@@ -99,6 +119,22 @@ class PodOverlay(Value, frozen=True):
     def schema(self) -> dict[str, Any]:
         part = {"type": "object"}
         return {"type": "object", "properties": {"metadata": part, "spec": part}, "additionalProperties": False}
+
+
+class GpuHourPrice(Value, frozen=True):
+    """The price of one GPU for an hour; `own` is 0: the machines are one's own, and nothing is paid by the hour."""
+
+    expected: str = "a price in the currency of the settings, from 0 to 10000, or `own`"
+
+    def read(self, node: YamlNode, at: FieldPath) -> float | None:
+        value = 0.0 if node.value == "own" else node.value
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 10_000:
+            at.wrong(node, self.expected)
+            return None
+        return float(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 10_000}, {"const": "own"}]}
 
 
 def _text(expected: str, pattern: str | None = None, **more: Any) -> Text:
@@ -151,6 +187,13 @@ TOPOLOGY = Shape(
     build=_one_topology,
 )
 
+_GPU_HOUR = Field(
+    name="gpu_hour",
+    kind=GpuHourPrice(),
+    doc="Price of one GPU for an hour, for `cost` and the choice of a cluster; `own`: nothing is paid.",
+    default="that of the node's machine type",
+)
+
 FIELDS = (
     Field(name="namespace", kind=_NAME, doc="Namespace of the runs.", default="the context's"),
     Field(name="image", kind=_IMAGE, doc="Image of jobs that name none."),
@@ -199,6 +242,7 @@ FIELDS = (
         doc="Each run has a NetworkPolicy: only its own pods may open connections to them.",
         default="true",
     ),
+    _GPU_HOUR,
     Field(name="pod", kind=PodOverlay(), doc="Laid over every pod: metadata and spec as Kubernetes knows them."),
 )
 
@@ -240,6 +284,32 @@ LOCAL = Shape(
             doc="Whether a run can open the device files of its own GPUs only.",
             default="auto",
         ),
+        msgspec.structs.replace(_GPU_HOUR, default="own"),
+    )
+)
+
+_URL = _text("an address that begins with https:// or http://", r"https?://[^\s/]+\S*")
+
+NOTIFY = Shape(
+    fields=(
+        Field(name="webhook", kind=_URL, doc="Gets a JSON object when a run has ended."),
+        Field(name="slack", kind=_URL, doc='Gets {"text": ...}, as Slack and others take it.'),
+        Field(name="command", kind=_text("a shell command"), doc="Is run with that object as its input."),
+        Field(
+            name="on",
+            kind=ListOf(item=ChoiceOf(options=FINAL_PHASES), what="phases"),
+            doc="The ends that are told.",
+            default="[succeeded, failed, stopped]",
+        ),
+    )
+)
+
+BUDGET = Shape(
+    fields=(
+        Field(
+            name="gpu_hours", kind=WholeNumber(low=1, high=10**9), doc="GPU-hours that runs may hold.", required=True
+        ),
+        Field(name="per", kind=duration(3600.0), doc="In how long a time.", default="30d"),
     )
 )
 
@@ -251,6 +321,37 @@ CONFIG = Shape(
             name="engine", kind=ChoiceOf(options=("local", "kubernetes")), doc="The default engine.", default="local"
         ),
         Field(name="kubernetes", kind=Shape(fields=(_CONTEXT, *FIELDS)), doc="For every cluster.", default="{}"),
+        Field(
+            name="groups",
+            kind=MapOf(
+                item=ListOf(item=_text("a context, or local"), what="contexts", least=1, most=50),
+                what="names and lists of contexts",
+                key=r"[A-Za-z][A-Za-z0-9._-]{0,62}",
+                key_expected="a name for --on",
+                check_key=_group_name,
+                build=_groups,
+            ),
+            doc="Names for several clusters, for `--on NAME`; `local` is this machine.",
+            default="{}",
+        ),
+        Field(
+            name="currency",
+            kind=_text("letters, such as EUR", r"[A-Z]{2,4}"),
+            doc="The currency of the prices that you set; those that ship are in USD.",
+            default="USD",
+        ),
+        Field(
+            name="budgets",
+            kind=MapOf(
+                item=BUDGET,
+                what="labels or users and their budgets",
+                key=r"[\w./-]+=[\w.@-]+",
+                key_expected="LABEL=VALUE, or user=NAME",
+            ),
+            doc="GPU-hours of runs with a label, or of a user, of which more are warned of.",
+            default="{}",
+        ),
+        Field(name="notify", kind=NOTIFY, doc="Who is told of the end of runs.", default="{}"),
         Field(name="local", kind=LOCAL, doc="For runs on this machine.", default="{}"),
         Field(
             name="contexts",

@@ -8,6 +8,7 @@
       storage: {claim: training}
     contexts:                         # for one context of the kubeconfig, over the above
       lab: {namespace: vision, queue: research}
+    groups: {mine: [lab, aws]}        # several clusters, for --on mine
     local:                            # what stands for volumes of a cluster on this machine
       claims: {datasets: /home/me/data}
 
@@ -63,6 +64,7 @@ class ClusterSettings(Value, frozen=True):
     pull_secrets: tuple[str, ...] = ()
     service_account: str | None = None
     network_policy: bool = True
+    gpu_hour: float | None = None  # price; 0: one's own machines; None: that of the machine types
     pod: dict[str, Any] = {}  # laid over every pod's template
 
 
@@ -70,6 +72,10 @@ class Settings(Value, frozen=True):
     engine: EngineName = "local"
     kubernetes: dict[str, Any] = {}  # fields that were set
     contexts: dict[str, dict[str, Any]] = {}
+    groups: dict[str, tuple[str, ...]] = {}  # names for several contexts
+    currency: str = "USD"
+    budgets: dict[str, dict[str, float]] = {}  # LABEL=VALUE or user=NAME -> gpu_hours, per
+    notify: dict[str, Any] = {}  # read by `engines.lifecycle.notices`
     local: dict[str, Any] = {}  # fields that were set: claims and mounts -> folders of this machine, ...
 
     def cluster(self, context: str | None = None) -> ClusterSettings:

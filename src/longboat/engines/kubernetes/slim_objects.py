@@ -212,13 +212,19 @@ class RunObject(msgspec.Struct):
         class Condition(msgspec.Struct):
             type: str = ""
             status: str = ""
+            reason: str = ""
+            message: str = ""  # which nodes the scheduler has refused, and why
 
         class Container(msgspec.Struct, rename="camel"):
             class ContainerState(msgspec.Struct):
                 class End(msgspec.Struct, rename="camel"):
                     exit_code: int = 0
 
+                class Waiting(msgspec.Struct):
+                    reason: str = ""
+
                 terminated: End | None = None
+                waiting: Waiting | None = None
 
             name: str = ""
             restart_count: int = 0
@@ -228,6 +234,7 @@ class RunObject(msgspec.Struct):
         conditions: list[Condition] = []
         failed_indexes: str = ""
         container_statuses: list[Container] = []
+        init_container_statuses: list[Container] = []
 
     metadata: Meta = msgspec.field(default_factory=Meta)
     data: Data = msgspec.field(default_factory=Data)
@@ -251,15 +258,15 @@ class RunObject(msgspec.Struct):
     def mark(self) -> tuple[object, ...] | None:
         """What a turn could act on; two versions with the same mark are alike to it. None: any change may matter.
 
-        Counts in a Job's status follow its pods, which are watched themselves. A pod that has not started may wait for
-        a reason that is in no condition.
+        Counts in a Job's status follow its pods, which are watched themselves.
         """
         status = self.status
-        if status.phase not in ("", "Running", "Succeeded", "Failed"):
+        if status.phase not in ("", "Pending", "Running", "Succeeded", "Failed"):
             return None
-        conditions = tuple((condition.type, condition.status) for condition in status.conditions)
-        ended = tuple(
-            (each.name, each.restart_count, each.state.terminated is None) for each in status.container_statuses
+        conditions = tuple((each.type, each.status, each.reason, each.message) for each in status.conditions)
+        containers = tuple(
+            (each.name, each.restart_count, each.state.terminated is None, each.state.waiting)
+            for each in (*status.init_container_statuses, *status.container_statuses)
         )
         meant = (self.metadata.deletion_timestamp, self.spec.suspend, status.failed_indexes)
-        return (status.phase, *meant, conditions, ended)
+        return (status.phase, *meant, conditions, containers)

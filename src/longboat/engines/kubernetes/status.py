@@ -13,10 +13,13 @@ from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.progress import ended_ranks
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
+from longboat.metrics.judgements import with_figures
+from longboat.metrics.usage import usage_of
 
 ENGINE = "kubernetes"
 STARTING = "is being started"
@@ -74,7 +77,8 @@ def full_status(client: Client, snapshot: RunSnapshot) -> RunStatus:
     if not snapshot.state.is_final:
         answers = ask_launchers(client, [pod for pod in pods if is_reachable(pod, snapshot)][:MOST_ASKED])
     status = make_status(snapshot, answers)
-    return msgspec.structs.replace(status, node_troubles=_node_troubles(client, snapshot))
+    status = msgspec.structs.replace(status, node_troubles=_node_troubles(client, snapshot))
+    return with_figures(status, client.now())
 
 
 def _node_troubles(client: Client, snapshot: RunSnapshot) -> tuple[NodeTrouble, ...]:
@@ -94,6 +98,15 @@ def with_step(run: RunStatus, pod: PodView, answer: Mapping[str, Any]) -> RunSta
     """A run with the step that one of its launchers tells. Pure."""
     step, metrics = latest_step(_live_ranks(pod, answer))
     return msgspec.structs.replace(run, step=step, metrics=metrics)
+
+
+def with_ranks(run: RunStatus, answered: Sequence[tuple[PodView, Mapping[str, Any]]]) -> RunStatus:
+    """A run with the ranks, the step and the metrics that its launchers tell. Pure."""
+    ranks = [rank for pod, answer in answered for rank in _live_ranks(pod, answer)]
+    step, metrics = latest_step(ranks)
+    return msgspec.structs.replace(
+        run, step=step, metrics=metrics, ranks=tuple(sorted(ranks, key=lambda rank: rank.rank))
+    )
 
 
 def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = False) -> dict[str, dict[str, Any]]:
@@ -149,7 +162,7 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
     if step is None and state.is_final:
         step, metrics = state.step, state.metrics
     brief = _with_launchers(brief_status(record, state), answers)
-    return msgspec.structs.replace(
+    status = msgspec.structs.replace(
         brief,
         step=step,
         metrics=metrics,
@@ -157,9 +170,22 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
         checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=record.artifacts_dir,
         attempts=_with_resumed(state, answers),
+        drill=record.drill,
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=redacted_job(record.job),
     )
+    return with_timeline(status, _marks(snapshot), pulls=True)
+
+
+def _marks(snapshot: RunSnapshot) -> dict[int, AttemptMarks]:
+    """When all containers of an attempt ran, of attempts whose pods are there. Pure."""
+    marks = {}
+    for number in {pod.attempt for pod in snapshot.pods}:
+        starts = [pod.started for pod in snapshot.pods_of(number)]
+        known = [start for start in starts if start is not None]
+        if len(known) == len(starts) == snapshot.record.job.nodes:
+            marks[number] = AttemptMarks(pulled=max(known))
+    return marks
 
 
 def _with_resumed(state: State, answers: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:
@@ -207,6 +233,7 @@ def _live_ranks(pod: PodView, answer: Mapping[str, Any]) -> list[RankStatus]:
                 metrics=metrics if isinstance(metrics, dict) else {},
                 silent_s=float(silent_s) if isinstance(silent_s, (int, float)) and is_alive else None,
                 exit_code=code if isinstance(code, int) else None,
+                usage=usage_of(facts.get("usage")),
             )
         )
     return statuses

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,9 @@ from longboat.engines.engine import Submission
 from longboat.engines.shared.code_snapshot import with_absolute_secrets
 from longboat.engines.shared.files import read_value, write_value
 from longboat.engines.shared.home import Home
+from longboat.specs.params import is_in_space, with_params
 
+_UID = re.compile(r"[0-9a-f]{8,64}")
 KEPT_S = 90 * 86400.0
 """Notes of runs in clusters, and their code, are dropped after this long: nobody tells this home that a run is gone."""
 
@@ -47,19 +50,40 @@ def note_submission(home: Home, uid: str, note: SubmissionNote) -> None:
 
 
 def forget_submission(home: Home, uid: str) -> None:
+    """Remove what this home keeps of a run of a cluster."""
+    from longboat.engines.lifecycle.notices import forget_notice
+
     with contextlib.suppress(OSError):
+        forget_notice(home, uid)
         (home.root / "submissions" / f"{uid}.json").unlink()
 
 
-def noted_submission(home: Home, uid: str, *, run: str, namespace: str) -> Submission:
-    """Raises NotFound where the run was not submitted from here."""
+def noted_submission(home: Home, uid: str, *, run: str, namespace: str, job: Job | None = None) -> Submission:
+    """Raises NotFound where the run was not submitted from here. `job`: as its record has it; of a trial only the
+    parameters are taken from there, where its sweep was begun from here."""
     note = read_value(home.root / "submissions" / f"{uid}.json", SubmissionNote)
+    if note is None and job is not None and (trial := _noted_trial(home, job, namespace)) is not None:
+        return trial
     if note is None or (note.run, note.namespace) != (run, namespace):
         raise NotFound(
             f"{run} was not submitted from here, or long ago: its job and its code are not known on this machine",
             hint="run its job file again where its code is",
         )
     return Submission(job=note.job, base=note.base, code=note.code)
+
+
+def _noted_trial(home: Home, job: Job, namespace: str) -> Submission | None:
+    """A trial that the controller made: the job of its sweep, if its parameters are of that one's space."""
+    uid = job.labels.get("sweep-uid", "")
+    if not _UID.fullmatch(uid):
+        return None
+    note = read_value(home.root / "submissions" / f"{uid}.json", SubmissionNote)
+    if note is None or note.job.sweep is None or note.namespace != namespace:
+        return None
+    params = {name: job.params[name] for name in note.job.sweep.space if name in job.params}
+    if not is_in_space(note.job.sweep, params):
+        return None
+    return Submission(job=with_params(note.job, params), base=note.base, code=note.code)
 
 
 def note_of(submission: Submission, *, run: str, namespace: str, code: str | None) -> SubmissionNote:
@@ -98,6 +122,11 @@ def changed_since(submission: Submission, *, is_cluster: bool) -> list[str]:
     images = sorted({role.image for role in job.roles if role.image and "@sha256:" not in role.image})
     if is_cluster and images:
         notices.append(f"images named by a tag may be others now: {listing(images, 4)}")
+    if job.setup:
+        notices.append("setup runs again: what it installs may be newer")
+    kinds = [role.name for role in job.roles if role.resources.gpus.count and role.resources.gpus.type is None]
+    if is_cluster and kinds:
+        notices.append(f"no type of GPU is named, so it may get others: {listing(kinds, 4)}")
     if submission.in_place:
         notices.append("it runs in place: with the files that its folder holds now")
     folder = submission.environment.get("VIRTUAL_ENV")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from longboat.engines.engine import Submission
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.settings import LocalSettings
-from longboat.engines.local.status import ENGINE, brief_status, full_status
+from longboat.engines.local.status import ENGINE, EndedRuns, brief_status, full_status
 from longboat.engines.local.supervise.spawn import spawn, supervisor_environment, take_over
 from longboat.engines.local.supervise.wakeups import wake
 from longboat.engines.shared.files import write_value
@@ -25,9 +26,12 @@ from longboat.engines.shared.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from longboat.bundles.manifests import CodeSnapshot
+    from longboat.engines.lifecycle.outlook import Outlook
     from longboat.engines.local.containers.choice import ContainerChoice
     from longboat.engines.local.logs import LogFileFollower
     from longboat.engines.local.submit.preparation import SubmissionPreparation
+    from longboat.metrics.values import Activity, RunMetrics
+    from longboat.storage.inventory.entries import CheckpointPlace
 
 SHORT_RUN_S = 2.0
 """For this long a follower looks often: the end of a short run is shown at once."""
@@ -50,6 +54,7 @@ class LocalEngine:
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
         self.home = Home(home, environment=self.environment)
+        self._ended = EndedRuns(self.home)
         self._notice = on_notice or (lambda text: None)
         self._settings = settings
 
@@ -150,18 +155,28 @@ class LocalEngine:
             in_place=record.in_place is not None,
         )
 
+    @property
+    def gpu_hour(self) -> float:
+        return self._settings.gpu_hour
+
+    def outlook(self, submission: Submission) -> Outlook:
+        """Whether it could run now; makes and takes nothing."""
+        from longboat.engines.local.submit.outlook import outlook_of
+
+        return outlook_of(self.home, self._preparation(), submission, self.gpu_hour)
+
     # observing
 
     def list(self) -> Sequence[RunStatus]:
         seen: list[tuple[RunFiles, LocalRecord]] = []
-        statuses = []
         recovered = []
-        for name in self.home.run_names():
+        statuses, names = self._ended.look()
+        for name in names:
             files = RunFiles(self.home.runs / name)
             try:
                 record, state = files.record(), files.state()
                 if state.is_final:
-                    statuses.append(brief_status(record, state))
+                    statuses.append(self._ended.keep(brief_status(record, state)))
                     continue
                 if self._recover(files, record):
                     recovered.append(files)
@@ -178,7 +193,23 @@ class LocalEngine:
         return runs  # `list` reads them with the rest
 
     def status(self, run: str) -> RunStatus:
-        return full_status(*self._observe(run))
+        return self._with_figures(full_status(*self._observe(run)))
+
+    def _with_figures(self, status: RunStatus) -> RunStatus:
+        from longboat.metrics.judgements import with_figures
+
+        return with_figures(status, time.time())
+
+    def metrics_of(self, run: str) -> RunMetrics:
+        from longboat.engines.local.metrics import metrics_of_run
+
+        files, record, state = self._observe(run)
+        return metrics_of_run(files, brief_status(record, state, files))
+
+    def activity(self) -> Activity:
+        from longboat.engines.local.metrics import activity_of
+
+        return activity_of(self.home, self.list(), self.environment)
 
     def _observe(self, run: str) -> tuple[RunFiles, LocalRecord, LocalState]:
         """The run's files; a vanished supervisor is replaced on the way."""
@@ -195,22 +226,22 @@ class LocalEngine:
         """Start a new supervisor if the run's own has vanished."""
         return take_over(files, record, self.environment, self._notice)
 
-    def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
+    def logs(self, run: str, query: LogQuery, *, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[LogLine]:
         from longboat.engines.local.logs import LogFileFollower, last_lines
 
         files, record, state = self._observe(run)
         follower = LogFileFollower(files.directory, query)
-        if query.tail is not None:
-            yield from last_lines(follower.lines(files.attempts(), is_last=state.is_final), query.tail)
-        else:
-            yield from follower.lines(files.attempts(), is_last=state.is_final)
+        lines = follower.lines(files.attempts(), is_last=state.is_final)
+        yield from lines if query.tail is None else last_lines(lines, query.tail, of_all=query.tail_of_all)
         if query.follow and not state.is_final:
-            yield from self._follow(files, record, follower)
+            yield from self._follow(files, record, follower, is_wanted)
 
-    def _follow(self, files: RunFiles, record: LocalRecord, follower: LogFileFollower) -> Iterator[LogLine]:
+    def _follow(
+        self, files: RunFiles, record: LocalRecord, follower: LogFileFollower, is_wanted: Callable[[], bool]
+    ) -> Iterator[LogLine]:
         pause = 0.004
         began = checked = time.monotonic()
-        while True:
+        while is_wanted():
             is_final = files.state().is_final
             is_silent = True
             for line in follower.lines(files.attempts(), is_last=is_final):
@@ -260,7 +291,7 @@ class LocalEngine:
         wake(files)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
-        from longboat.engines.local.removal import remove_run
+        from longboat.engines.local.removal import purge_store_of, remove_run
 
         try:
             directory = self.home.run_dir(run)
@@ -278,7 +309,7 @@ class LocalEngine:
             write_value(directory / "stop.json", StopRequest(at=time.time()))
             wake(RunFiles(directory))
         if purge:
-            self._purge_store_of(RunFiles(directory))
+            purge_store_of(self.home, RunFiles(directory), self.environment)
         left = remove_run(self.home, directory, purge=purge)
         if left.checkpoints is not None:
             self._notice(f"checkpoints of {run} stay in {left.checkpoints}; longboat rm --purge {run} removes them")
@@ -293,7 +324,7 @@ class LocalEngine:
     def _purge_left(self, run: str) -> bool:
         from longboat.engines.local.removal import purge_left
 
-        is_there, foreign = purge_left(self.home, run, lambda record: self._purge_store(record, is_own=True))
+        is_there, foreign = purge_left(self.home, run, self.environment)
         self._tell_foreign(foreign)
         return is_there
 
@@ -302,29 +333,6 @@ class LocalEngine:
 
         if paths:
             self._notice(f"not written by Longboat, so it stays: {listing(paths, 5)}")
-
-    def _purge_store_of(self, files: RunFiles) -> None:
-        try:
-            record = files.record()
-        except EngineError:
-            return
-        self._purge_store(record, is_own=files.is_own())
-
-    def _purge_store(self, record: LocalRecord, *, is_own: bool) -> None:
-        """Checkpoints in an object store. While they cannot be removed, the run stays."""
-        if record.checkpoint_store is None:
-            return
-        from longboat.engines.shared.checkpoint_store import (
-            callers_variables,
-            purge,
-            purge_for,
-            submitters_variables,
-        )
-
-        if is_own:
-            purge(record.checkpoint_store, submitters_variables(self.home, record.job, self.environment))
-        else:
-            purge_for(record.job, record.checkpoint_store, callers_variables(self.home, self.environment))
 
     def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
         from longboat.engines.local.pruning import prune
@@ -361,11 +369,25 @@ class LocalEngine:
         files, record, state = self._observe(run)
         copy_in(files, record, state, source, destination, node=node)
 
+    def kill_node(self, run: str, node: str, *, launcher_only: bool) -> None:
+        from longboat.engines.local.exec_and_copy import kill_node
+
+        kill_node(*self._observe(run), node, launcher_only=launcher_only)
+
+    def note_drill(self, run: str, text: str) -> None:
+        write_value(RunFiles(self.home.run_dir(run)).drill, text)
+
+    @contextlib.contextmanager
+    def checkpoints(self, run: str) -> Iterator[CheckpointPlace]:
+        from longboat.engines.local.submit.checkpoint_place import open_place
+
+        yield open_place(self.home, run, self.environment)
+
     def explain(self, run: str) -> Explanation:
         from longboat.engines.local.explain import explain_run
 
         files, record, state = self._observe(run)
-        return explain_run(self.home, files, record, full_status(files, record, state))
+        return explain_run(self.home, files, record, self._with_figures(full_status(files, record, state)))
 
 
 def _settle(recovered: Sequence[RunFiles]) -> None:

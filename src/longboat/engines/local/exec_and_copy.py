@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ from longboat.core.variables import is_scrubbed
 from longboat.engines.local.queue.gpu_isolation import isolated
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.processes import ProcessId, is_alive, kill_until_gone, marked
 from longboat.engines.shared.files import copy, read_value
 
 
@@ -65,6 +68,18 @@ def copy_in(
         raise NotFound(f"{source} does not exist")
     target = _place(files, record, state, destination, node=node)
     copy(source, target / source.name if target.is_dir() else target)
+
+
+def kill_node(files: RunFiles, record: LocalRecord, state: LocalState, node: str, *, launcher_only: bool) -> None:
+    """SIGKILL to the launcher of a node, or to all processes of it."""
+    plan = _plan_of(files, state, node=node, rank=None)
+    launcher = read_value(files.attempt_dir(state.attempt) / str(plan["node"]) / "launcher.json", ProcessId)
+    if launcher is None or not is_alive(launcher):
+        raise NotFound(f"{node} of {record.name} does not run now")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(launcher.pid, signal.SIGKILL)
+    if not launcher_only:
+        kill_until_gone(lambda: marked(record.uid, node=node, attempt=state.attempt))
 
 
 def _place(files: RunFiles, record: LocalRecord, state: LocalState, text: str, *, node: str | None) -> Path:

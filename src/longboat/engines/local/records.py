@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -111,6 +112,11 @@ class RunFolder:
         return self.directory / "priority.json"
 
     @property
+    def drill(self) -> Path:
+        """What the last recovery drill has shown."""
+        return self.directory / "drill.json"
+
+    @property
     def environment(self) -> Path:
         """The name of the virtual environment that the run uses."""
         return self.directory / "environment.json"
@@ -193,6 +199,14 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(int(name) for name in names if name.isdigit())
+
+
+def changed_attempt(state: LocalState, **changes: object) -> tuple[Attempt, ...]:
+    """The attempts, the present one with these fields; it is opened where it is not among them."""
+    before = [attempt for attempt in state.attempts if attempt.number != state.attempt]
+    present = next((attempt for attempt in state.attempts if attempt.number == state.attempt), None)
+    present = present or Attempt(number=state.attempt, started=time.time())
+    return (*before, msgspec.structs.replace(present, **changes))
 
 
 def replace(state: LocalState, **changes: object) -> LocalState:

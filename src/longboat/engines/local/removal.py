@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from longboat.bundles import durable
@@ -112,13 +112,32 @@ def left_by(home: Home, run: str) -> LocalRecord | None:
     return max(records, key=lambda record: record.created, default=None)
 
 
-def purge_left(home: Home, run: str, purge_store: Callable[[LocalRecord], None]) -> tuple[bool, list[str]]:
+def purge_store_of(home: Home, files: RunFiles, environment: Mapping[str, str]) -> None:
+    """Checkpoints of a run in an object store. While they cannot be removed, the run stays."""
+    try:
+        record = files.record()
+    except EngineError:
+        return
+    purge_store(home, record, environment, is_own=files.is_own())
+
+
+def purge_store(home: Home, record: LocalRecord, environment: Mapping[str, str], *, is_own: bool) -> None:
+    if record.checkpoint_store is None:
+        return
+    from longboat.engines.shared.checkpoint_store import callers_variables, purge, purge_for, submitters_variables
+
+    if is_own:
+        purge(record.checkpoint_store, submitters_variables(home, record.job, environment))
+    else:
+        purge_for(record.job, record.checkpoint_store, callers_variables(home, environment))
+
+
+def purge_left(home: Home, run: str, environment: Mapping[str, str]) -> tuple[bool, list[str]]:
     """Remove what all removed runs of this name left: whether there was anything, and what stays as it is not ours."""
     notes = [(path, record) for path, record in _notes(home) if record.name == run]
     rest = []
     for path, record in notes:
-        if record.checkpoint_store is not None:
-            purge_store(record)
+        purge_store(home, record, environment, is_own=True)
         rest += purge_folder(home, record)
         path.unlink(missing_ok=True)
     return bool(notes), rest

@@ -14,3 +14,4 @@ class LocalSettings(Value, frozen=True):
     mounts: dict[str, str] = {}  # the same for absolute targets and NFS exports
     containers: str = "auto"  # what runs jobs that name an image: podman, docker, auto or off
     gpu_isolation: Isolation = "auto"  # whether runs can open the device files of their own GPUs only
+    gpu_hour: float = 0.0  # price of one GPU for an hour

@@ -3,19 +3,71 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from pathlib import Path
 
 from longboat.bundles.disk import full_disk
 from longboat.core.errors import EngineError
 from longboat.core.runs import RunStatus, latest_step
+from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses
+from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses, reports_of
 from longboat.engines.shared.files import read_value
+from longboat.engines.shared.home import Home
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
 
 ENGINE = "local"
+SETTLED_NS = 100_000_000
+"""File systems tell times in ticks of some milliseconds: a folder that changed just now may change again unseen."""
+
+
+class EndedRuns:
+    """Statuses of ended runs, for a process that lists runs again and again: each of them is read once or twice.
+
+    Nothing is written to a run after its end but by its removal, which changes the folder of all runs.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._names: list[str] = []
+        self._changed_ns = -1
+        self._known: dict[str, tuple[tuple[int, int], RunStatus]] = {}
+        self._looks = 0
+
+    def look(self) -> tuple[list[RunStatus], list[str]]:
+        """What is known already, and the names of runs that are to be read."""
+        self._looks += 1
+        try:
+            changed_ns = os.stat(self._home.runs).st_mtime_ns
+        except OSError:
+            changed_ns = -1
+        if changed_ns != self._changed_ns or changed_ns == -1:
+            self._names = self._home.run_names()
+            self._known = {
+                name: entry
+                for name in self._names
+                if (entry := self._known.get(name)) is not None and entry[0] == self._folder(name)
+            }
+            self._changed_ns = changed_ns if time.time_ns() - changed_ns > SETTLED_NS else -1
+        known = self._known
+        return [status for _, status in known.values()], [name for name in self._names if name not in known]
+
+    def keep(self, status: RunStatus) -> RunStatus:
+        """Remember an ended run. Not at the first look: most commands list runs once."""
+        if self._looks > 1 and (folder := self._folder(status.name)) is not None:
+            self._known[status.name] = (folder, status)
+        return status
+
+    def _folder(self, name: str) -> tuple[int, int] | None:
+        """Tells a folder from another of the same name."""
+        try:
+            folder = os.stat(self._home.runs / name)
+        except OSError:
+            return None
+        return folder.st_ino, folder.st_ctime_ns
 
 
 def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None = None) -> RunStatus:
@@ -43,7 +95,7 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
     else:
         with contextlib.suppress(EngineError):  # a folder that cannot be read takes nothing else of the status away
             newest = newest_complete(Path(record.checkpoint_dir))
-    return msgspec.structs.replace(
+    status = msgspec.structs.replace(
         brief_status(record, state),
         reason=state.reason or ("" if state.is_final else problem_of(files, state)),
         step=step,
@@ -53,8 +105,16 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         artifacts_dir=str(files.artifacts),
         directory=str(files.directory),
         ranks=tuple(ranks),
+        drill=read_value(files.drill, str) or "",
         spec=redacted_job(record.job),
     )
+    return with_timeline(status, {attempt: _marks(files, attempt) for attempt in files.attempts()})
+
+
+def _marks(files: RunFiles, attempt: int) -> AttemptMarks:
+    """When the first rank of an attempt was started: its ranks' reports tell it, once they have ended."""
+    starts = [report.started for node in files.attempt_dir(attempt).glob("*-*") for report in reports_of(node)]
+    return AttemptMarks(trained=min((start for start in starts if start), default=None))
 
 
 def problem_of(files: RunFiles, state: LocalState) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.jobs import Job
+from longboat.core.resources import format_duration
 from longboat.storage.urls import check_no_address, is_object_url, object_url
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ def resume_address(wanted: str) -> str | None:
 def kept_reason(job: Job) -> str:
     """How many checkpoints the object store keeps, as the reason of a plan's action."""
     keep = job.checkpoints.keep
-    return f"the newest {keep} that are complete" if keep else "all that are complete"
+    if isinstance(keep, int):
+        return f"the newest {keep} that are complete" if keep else "all that are complete"
+    best = [f"{keep.best} with the best {keep.metric}"] if keep.best else []
+    every = [f"one each {format_duration(keep.every_s)}"] if keep.every_s else []
+    words = [f"the newest {keep.last}", *best, *every] if keep.last else ["all"]
+    return f"{', '.join(words)} that are complete"
 
 
 def own_variables(job: Job) -> dict[str, str]:

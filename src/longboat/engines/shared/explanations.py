@@ -6,10 +6,10 @@ Pure. What only one engine can know (a pod's fate, a node's pressure) is added b
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from longboat.core.resources import show_quantity
-from longboat.core.runs import Explanation, Failure, RankReport, RunStatus
+from longboat.core.runs import Attempt, Explanation, Failure, RankReport, RunStatus
 from longboat.engines.shared.advice import ADVICE, next_steps
 
 _SILENT_S = 600.0
@@ -35,9 +35,10 @@ def explain_status(
 ) -> Explanation:
     """Explain a run's status in words. `advice`: next steps by cause, where an engine knows better."""
     if status.phase == "succeeded":
-        return _explanation(status, "it succeeded", facts=_attempt_facts(status))
+        return _explanation(status, "it succeeded", facts=(*status.findings, *_attempt_facts(status)))
     if status.phase == "stopped":
-        return _explanation(status, f"it was stopped: {status.reason}", facts=_attempt_facts(status))
+        facts = (*status.findings, *_attempt_facts(status))
+        return _explanation(status, f"it was stopped: {status.reason}", facts=facts)
     if status.phase == "failed" and failure is not None:
         return _post_mortem(status, failure, setup_log, advice)
     if status.phase == "failed":
@@ -77,6 +78,9 @@ def _running(status: RunStatus) -> Explanation:
     )
     headline = "it is running, but some ranks are silent" if silent else "it is running"
     headline += f": {status.reason}" if status.reason else ""
+    facts = (*status.findings, *facts)
+    if status.findings and not silent and not status.reason:
+        headline = "it is running, and something is to be looked at"
     steps = ("set `stall` in the job file to have hung ranks ended with their Python stacks",) if silent else ()
     return _explanation(status, headline, facts=(*facts, *_attempt_facts(status)), next_steps=steps)
 
@@ -86,7 +90,7 @@ def _post_mortem(
 ) -> Explanation:
     rank = failure.rank
     where = f"rank {rank.rank} on node {rank.node} failed first: " if rank is not None else ""
-    facts = [f"exit code {failure.exit_code}", *_rank_facts(rank), *_attempt_facts(status)]
+    facts = [f"exit code {failure.exit_code}", *_rank_facts(rank), *status.findings, *_attempt_facts(status)]
     return _explanation(
         status,
         where + _in_words(failure),
@@ -138,9 +142,22 @@ def _attempt_facts(status: RunStatus) -> tuple[str, ...]:
     facts = []
     for attempt in status.attempts:
         how = attempt.failure.cause if attempt.failure else ("still going" if attempt.ended is None else "ended well")
-        start = f", resumed from {attempt.resumed_from.rpartition('/')[2]}" if attempt.resumed_from else ""
+        start = restart_words(attempt, status.attempts)
+        start = f", {start}" if start else ""
+        start += f", resumed from {attempt.resumed_from.rpartition('/')[2]}" if attempt.resumed_from else ""
         facts.append(f"attempt {attempt.number + 1}: {how}{start}")
     return tuple(facts)
+
+
+def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
+    """How a retry was started, and how long after the failure its ranks ran; empty for a first attempt."""
+    if not attempt.restart:
+        return ""
+    way = "restarted in place" if attempt.restart == "in-place" else "started anew"
+    ended = max((each.ended for each in attempts if each.ended and each.number < attempt.number), default=None)
+    if ended is None or attempt.running is None:
+        return way
+    return f"{way} {max(0.0, attempt.running - ended):.1f} s after the failure"
 
 
 def _lines(failure: Failure, setup_log: tuple[str, ...]) -> tuple[str, ...]:

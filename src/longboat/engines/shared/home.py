@@ -12,6 +12,7 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.shared.files import disk, make_folder
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+LONGEST_FILE_NAME = 255
 NAME_LIMIT = 40  # leaves room for `-a0-worker-0` in a label of 63 characters
 
 
@@ -34,11 +35,10 @@ class Home:
 
     def run_dir(self, name: str) -> Path:
         """The folder of an existing run."""
-        if not _NAME.fullmatch(name):
-            raise NotFound(f"no run named {name!r}", hint="`longboat ps -a` lists all runs")
         path = self.runs / name
-        if not path.is_dir():
-            raise NotFound(f"no run named {name!r}", hint="`longboat ps -a` lists all runs")
+        # No file system has longer names, and asked for one it does not say that there is none.
+        if not _NAME.fullmatch(name) or len(name) > LONGEST_FILE_NAME or not path.is_dir():
+            raise NotFound(f"no run named {name[:LONGEST_FILE_NAME]!r}", hint="`longboat ps -a` lists all runs")
         return path
 
     def run_names(self) -> list[str]:

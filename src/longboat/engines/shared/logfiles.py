@@ -49,16 +49,31 @@ class LineTimes:
 
     def start_at(self, offset: int) -> None:
         """Skip index entries before this offset: reading the index of a long log takes seconds."""
+        position, _ = self._bisect(lambda end, _when: end <= offset)
+        self._first = position
+
+    def offset_until(self, until: float) -> int | None:
+        """Offset after the last byte that had arrived by this time; None where no index tells."""
+        limit = int(until * 1e9)
+        position, before = self._bisect(lambda _end, when: when <= limit)
+        return before if position or os.path.exists(self._path) else None
+
+    def _bisect(self, is_before: Callable[[int, int], bool]) -> tuple[int, int]:
+        """Number of the first record of which this does not hold, and where the one before it ends."""
+        low, before = 0, 0
         try:
             with open(self._path, "rb") as file:
-                low, high = 0, os.fstat(file.fileno()).st_size // _RECORD.size
+                high = os.fstat(file.fileno()).st_size // _RECORD.size
                 while low < high:
                     middle = (low + high) // 2
-                    end, _ = _RECORD.unpack(os.pread(file.fileno(), _RECORD.size, middle * _RECORD.size))
-                    low, high = (middle + 1, high) if end <= offset else (low, middle)
+                    end, when = _RECORD.unpack(os.pread(file.fileno(), _RECORD.size, middle * _RECORD.size))
+                    if is_before(end, when):
+                        low, before = middle + 1, end
+                    else:
+                        high = middle
         except (FileNotFoundError, struct.error):
-            return
-        self._first = low
+            return 0, 0
+        return low, before
 
     def refresh(self) -> None:
         """Read new index entries. The first invalid record (left by a power loss) ends the index."""
@@ -107,24 +122,32 @@ class Reader:
         self._has_pieces = query is not None and query.pieces and self._matches is None
         self._times = LineTimes(source.path)
         self._offset = 0
+        self._end: int | None = None  # nothing after it is read
         self._partial: list[bytes] = []
         self._held = 0  # bytes of it
 
     def skip_to(self, query: LogQuery) -> None:
+        if query.until is not None and not query.follow:
+            end = self._times.offset_until(query.until)
+            self._end = None if end is None else self._line_start(end)
         if query.since is not None:
             self._times.refresh()
             self._offset = max(self._offset, self._line_start(self._times.offset_since(query.since)))
-        elif query.tail is not None and self._matches is None:
-            self._offset = self._tail_start(query.tail)
+        elif query.tail is not None and (self._matches is None or query.tail_bytes is not None):
+            # How many lines it takes for so many matches is not known: the bytes alone are the limit.
+            self._offset = self._tail_start(query.tail if self._matches is None else None, query.tail_bytes)
             self._times.start_at(self._offset)
 
-    def _tail_start(self, count: int) -> int:
-        """Offset of the last N lines at least, found by reading the file from its end."""
-        left = count + 1  # the newline before the first of them, should the last be finished; one more else
+    def _tail_start(self, count: int | None, most: int | None) -> int:
+        """Offset of the last N lines at least, found by reading the file from its end; None: of `most` bytes."""
+        left = (count or 0) + 1  # the newline before the first of them, should the last be finished; one more else
         try:
             with open(self.source.path, "rb") as file:
-                end = os.fstat(file.fileno()).st_size
-                while end > 0:
+                end = os.fstat(file.fileno()).st_size if self._end is None else self._end
+                least = 0 if most is None else max(0, end - most)
+                if count is None:
+                    return least
+                while end > least:
                     start = max(0, end - _TAIL_BLOCK)
                     block = os.pread(file.fileno(), end - start, start)
                     have = block.count(b"\n")
@@ -134,9 +157,9 @@ class Reader:
                             position = block.rindex(b"\n", 0, position)
                         return start + position + 1
                     left, end = left - have, start
+                return end
         except OSError:
-            pass
-        return 0
+            return 0
 
     def _line_start(self, offset: int) -> int:
         """Start of the line that contains this offset."""
@@ -164,7 +187,9 @@ class Reader:
         with file:
             if os.fstat(file.fileno()).st_size > self._offset:
                 file.seek(self._offset)
-                while block := file.read(_BLOCK):
+                while block := file.read(
+                    _BLOCK if self._end is None else max(0, min(_BLOCK, self._end - self._offset))
+                ):
                     self._times.refresh()
                     yield from self._split(block)
         if self._partial and (is_last or self._has_pieces):
@@ -218,7 +243,7 @@ def matcher(query: LogQuery) -> Callable[[bytes], bool] | None:
     searches = [pattern.search for pattern in patterns]
 
     def is_match(data: bytes) -> bool:
-        text = data.decode("utf-8", "replace").rstrip("\r\n")
+        text = data[: query.grep_bytes].decode("utf-8", "replace").rstrip("\r\n")
         return any(search(text) for search in searches) != query.invert_match
 
     return is_match
@@ -249,10 +274,12 @@ def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
     return log_files
 
 
-def last_lines(lines: Iterator[LogLine], count: int) -> list[LogLine]:
-    """The last `count` lines of each rank (and of each node's setup), in their merged order."""
+def last_lines(lines: Iterator[LogLine], count: int, *, of_all: bool = False) -> list[LogLine]:
+    """The last `count` lines of each rank (and of each node's setup), or of all together; in their merged order."""
     from collections import deque
 
+    if of_all:
+        return list(deque(lines, maxlen=count))
     kept: dict[tuple[str, int], deque[tuple[int, LogLine]]] = {}
     for position, line in enumerate(lines):
         kept.setdefault((line.node, line.rank), deque(maxlen=count)).append((position, line))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from ..location import own_file
+from ..location import entry_point, own_file
 from .jsonfiles import write_whole
 from .plan import NodePlan, RankPlan
 
@@ -26,6 +26,7 @@ def node_environment(plan: NodePlan, inherited: dict[str, str]) -> dict[str, str
             "LONGBOAT_NODE": plan.node,
             "LONGBOAT_ATTEMPT": str(plan.attempt),
             "LONGBOAT_NODE_DIR": plan.directory,
+            "LONGBOAT_LAUNCHER": entry_point(),
             "LONGBOAT_RESUME_FROM": plan.resume_from or "",
         }
     )
@@ -65,13 +66,19 @@ def marks(plan: NodePlan) -> list[bytes]:
     ]
 
 
+PACKAGE_PARTS = ("trainer.py", "trainer_golden.py", "rank_package.py")
+"""Files of the launcher whose text makes the package of ranks, in this order."""
+
+
 def package_folder(plan: NodePlan) -> str:
     return os.path.join(plan.directory, "python")
 
 
 def provide_package(plan: NodePlan) -> None:
-    """Write the package `longboat` for ranks: the trainer's functions in one file."""
+    """Write the package `longboat` for ranks: the trainer's functions in one file, rarer ones in files beside it."""
     folder = os.path.join(package_folder(plan), "longboat")
     os.makedirs(folder, exist_ok=True)
-    source = own_file("trainer.py").rstrip() + b"\n\n\n_extend()\n"
+    source = b"\n\n\n".join(own_file(name).rstrip() for name in PACKAGE_PARTS) + b"\n"
+    for name in ("sharding.py", "following.py"):
+        write_whole(os.path.join(folder, name), own_file(name))
     write_whole(os.path.join(folder, "__init__.py"), source)

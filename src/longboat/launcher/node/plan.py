@@ -82,8 +82,9 @@ class NodePlan:
         self.log_wait_s = float(raw.get("log_wait_s") or 0.0)  # how long an ended node waits for readers of its logs
         self.stdin = bool(raw.get("stdin"))  # the submitter passes its own on
         self.keep: str | None = raw.get("keep")
-        self.keep_checkpoints = int(raw.get("keep_checkpoints") or 0)
+        self.keep_checkpoints: Any = raw.get("keep_checkpoints") or 0  # a number or a mapping: storage.retention
         self.artifacts: list[str] = list(raw.get("artifacts") or [])
+        self.stays: str | None = raw.get("stays")  # after a failure of the ranks: the FIFO that wakes the engine then
 
 
 def shared_path(plan: NodePlan, path: str | None) -> str | None:

@@ -101,8 +101,9 @@ def _start_error(program: str, error: OSError) -> StartError:
     return StartError("%s: %s" % (program, error.strerror), 126)
 
 
-def keep_descriptors() -> None:
-    """Mark inherited descriptors (the engine's locks) close-on-exec, so that no rank keeps them."""
+def keep_descriptors() -> list[int]:
+    """Mark inherited descriptors (the engine's locks) close-on-exec, so that no rank keeps them. Returns them."""
+    inherited = []
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
             numbers = [int(name) for name in os.listdir(folder)]
@@ -111,10 +112,13 @@ def keep_descriptors() -> None:
         for number in numbers:
             if number > 2:
                 try:
-                    os.set_inheritable(number, False)
+                    if os.get_inheritable(number):
+                        os.set_inheritable(number, False)
+                        inherited.append(number)
                 except OSError:  # the listing's own
                     pass
-        return
+        break
+    return inherited
 
 
 def raise_open_files() -> None:

@@ -18,12 +18,16 @@ from .fetch import run_import
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 LOOK_S = 2.0
 LONGEST_PAUSE_S = 60.0
 LAST_TRIES = 2
-"""At the end of the node, of the last checkpoint."""
+"""At the end of the node, of the last checkpoint, where the store refuses it."""
+AWAY_S = 1800.0
+"""For so long a store that is away is waited for, before the ranks start and where a checkpoint would go with its pod:
+longer than a restart or a failover takes, shorter than anybody wants to pay for idle GPUs."""
 TURN_S = 0.1
 LEAST_S = 3.0
 """Who is being stopped has the rest of its grace, and so long at least."""
@@ -71,6 +75,8 @@ class Sender:
         # Of a pod's launcher all is in the pod's log; on a machine of one's own nobody reads what it says.
         self._log = None if state.plan.echo else state.setup_stream()
         self._is_last = False
+        self._is_away = False  # the store, at the last look
+        self._until = float("inf")  # how long it is waited for at the end
         self._asked = threading.Event()
         self._ended = threading.Event()
 
@@ -79,6 +85,10 @@ class Sender:
 
     def hurry(self) -> None:
         """Upload complete checkpoints and then end the thread: the ranks have ended."""
+        if not self._is_last:
+            # On a machine of one's own the folder stays.
+            is_copy = self._folder.startswith(self._state.plan.directory + "/")
+            self._until = time.monotonic() + AWAY_S if is_copy else 0.0
         self._is_last = True
         self._asked.set()
 
@@ -115,7 +125,8 @@ class Sender:
             if is_fine and is_left:
                 continue
             tries -= is_last
-            if is_last and (is_fine or tries <= 0):
+            is_waited_for = self._is_away and time.monotonic() < self._until
+            if is_last and (is_fine or (tries <= 0 and not is_waited_for)):
                 break
             pause_s = LOOK_S if is_fine else min(pause_s * 2, LONGEST_PAUSE_S)
             self._asked.wait(LOOK_S if is_last else pause_s)
@@ -128,13 +139,14 @@ class Sender:
             is_fine, is_left = True, bool(self._lacking())
             self._said = ""
         except Exception as error:  # whatever it is: it is tried again
+            self._is_away = type(error).__name__ == "StoreUnavailable"
             if type(error).__name__ != "Gone":
                 self._tell("the newest checkpoint was not sent", error)
         # Here and nowhere else, so that no checkpoint goes while it is being sent.
         plan = self._state.plan
         is_copy = self._folder.startswith(plan.directory + "/")
         # A pod's disk is no place for all of them: where all are kept, it has the newest, and what is not sent yet.
-        keeps_one = is_copy and not plan.keep_checkpoints and is_fine and not is_left
+        keeps_one = is_copy and not checkpoints.rule_of(plan.keep_checkpoints).last and is_fine and not is_left
         try:
             checkpoints.prune(self._folder, 1 if keeps_one else plan.keep_checkpoints, plan.attempt)
         except Exception as error:  # what stays is removed another time
@@ -159,14 +171,15 @@ class Sender:
 
     def _prune(self) -> None:
         try:
-            self._mirror.prune(self._state.plan.keep_checkpoints)
+            self._mirror.prune(checkpoints.rule_of(self._state.plan.keep_checkpoints))
         except Exception as error:  # what stays is removed another time
             self._tell("old checkpoints were not removed", error)
 
     def _lacking(self) -> list[str]:
-        """Names of checkpoints to upload, newest first; older ones only where all are kept."""
-        complete = [path.name for _, path in load("storage.checkpoints").complete_steps(self._path())]
-        wanted = complete[-1:] if self._state.plan.keep_checkpoints else complete[::-1]
+        """Names of checkpoints to upload, newest first; older ones only where more than the newest ones are kept."""
+        rule = checkpoints.rule_of(self._state.plan.keep_checkpoints)
+        complete = [path.name for path in load("storage.checkpoints").kept_complete(self._path(), rule)]
+        wanted = complete[-1:] if rule.last and not (rule.best or rule.every_s) else complete[::-1]
         return [name for name in wanted if name not in self._sent or self._sent[name] != self._identity(name)]
 
     def _identity(self, name: str) -> Any:
@@ -214,7 +227,7 @@ def fetch_before(state: LauncherState) -> bool:
         url, plan.resume_from = plan.resume_from, state.path(RESUME)
         plan.resume_url = url
         items.append({"checkpoints": url, "folder": plan.resume_from, "unless": plan.checkpoint_dir})
-    return not items or _fetch(state, items)
+    return not items or _fetch(state, [dict(item, again=plan.attempt > 0) for item in items])
 
 
 def fetch_after(state: LauncherState) -> None:
@@ -228,7 +241,7 @@ def fetch_after(state: LauncherState) -> None:
         state.failure = NodeFailure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is not here" % wanted)
         return
     url = url if url.rstrip("/").endswith("/" + name) else "%s/%s" % (url.rstrip("/"), name)
-    _fetch(state, [{"checkpoints": url, "folder": folder}])
+    _fetch(state, [{"checkpoints": url, "folder": folder, "again": plan.attempt > 0}])
     if not state.is_over and not os.path.exists(os.path.join(wanted, ".complete")):
         state.failure = NodeFailure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is gone" % url)
 
@@ -240,6 +253,23 @@ def _fetch(state: LauncherState, items: list[dict[str, Any]]) -> bool:
     return not state.is_over
 
 
+def patiently(act: Callable[[], Any], limit_s: float) -> Any:
+    """Do it; a store that is away is waited for, or the run would use up its retries for nothing."""
+    from sys import stderr
+
+    until, is_told = time.monotonic() + limit_s, False
+    while True:
+        try:
+            return act()
+        except Exception as error:
+            if type(error).__name__ != "StoreUnavailable" or time.monotonic() >= until:
+                raise
+            if not is_told:
+                stderr.write("longboat: waits for the store: %s\n" % error)
+            is_told = True
+            time.sleep(LOOK_S)
+
+
 def fetch_item(raw: dict[str, Any], env: dict[str, str]) -> None:
     """Download the checkpoint of a URL; runs in a process of its own."""
     from pathlib import Path
@@ -248,16 +278,19 @@ def fetch_item(raw: dict[str, Any], env: dict[str, str]) -> None:
     if checkpoints.newest(raw.get("unless")) is not None:
         return
     begun = time.monotonic()
+    # In the first attempt a store that does not answer is more likely a wrong address.
+    limit_s = AWAY_S if raw.get("again") else 0.0
     if raw.get("attempt"):
         mirror = load("storage.checkpoint_mirror").Mirror(raw["checkpoints"], env)
         try:
-            mirror.begin_attempt(int(raw["attempt"]), str(raw["uid"]))
+            patiently(lambda: mirror.begin_attempt(int(raw["attempt"]), str(raw["uid"])), limit_s)
         except Exception as error:
             if type(error).__name__ == "Fenced":
                 raise
             stderr.write("longboat: attempts before this one are not fenced off: %s\n" % error)  # read-only, perhaps
     before = checkpoints.newest(raw["folder"])
-    checkpoint = load("storage.checkpoint_mirror").fetch_checkpoint(raw["checkpoints"], Path(raw["folder"]), env)
+    fetch = load("storage.checkpoint_mirror").fetch_checkpoint
+    checkpoint = patiently(lambda: fetch(raw["checkpoints"], Path(raw["folder"]), env), limit_s)
     if checkpoint is not None and str(checkpoint) != before:
         took_s = time.monotonic() - begun
         stderr.write("longboat: fetched %s of %s in %.1f s\n" % (checkpoint.name, raw["checkpoints"], took_s))

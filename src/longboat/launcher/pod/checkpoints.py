@@ -11,6 +11,10 @@ import time
 from ..node.jsonfiles import read_json
 from ..vendored import load
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 LOOK_S = 30.0
 PAUSES_S = (0.1, 0.4, 1.6)
 """Between tries to read a storage that fails: a server that fails over answers after a second or two."""
@@ -23,14 +27,12 @@ def find_newest(folder: str | None) -> str | None:
 
     A storage that fails is asked again: for want of an answer a training would begin again at its first step.
     """
-    for pause_s in (*PAUSES_S, None):
+    for pause_s in PAUSES_S:
         try:
             return _newest_in(folder)
         except Exception:
-            if pause_s is None:
-                raise
             time.sleep(pause_s)
-    return None
+    return _newest_in(folder)
 
 
 def _newest_in(folder: str | None) -> str | None:
@@ -79,7 +81,7 @@ def begin(folder: str | None, attempt: int, uid: str) -> None:
         load("storage.checkpoints").begin_attempt(Path(folder), attempt, uid)
 
 
-def watch(folder: str, keep: int, attempt: int) -> None:
+def watch(folder: str, keep: Any, attempt: int) -> None:
     """Prune whenever there is a newer complete checkpoint; in a thread, since storage may be slow."""
     import _thread
 
@@ -95,11 +97,15 @@ def watch(folder: str, keep: int, attempt: int) -> None:
     _thread.start_new_thread(look, ())
 
 
-def prune(folder: str, keep: int, attempt: int) -> None:
-    """Remove all but the newest `keep` complete checkpoints; 0 keeps all. Best effort."""
+def rule_of(keep: Any) -> Any:
+    return load("storage.retention").retention_of(keep)
+
+
+def prune(folder: str, keep: Any, attempt: int) -> None:
+    """Remove complete checkpoints that `keep` does not keep (`storage.retention`). Best effort."""
     from pathlib import Path
 
     try:
-        load("storage.checkpoints").prune(Path(folder), keep, attempt)
+        load("storage.checkpoints").prune(Path(folder), rule_of(keep), attempt)
     except Exception:  # in use, gone, not ours to remove; or a newer attempt has started
         pass

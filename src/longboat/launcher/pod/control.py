@@ -80,6 +80,7 @@ def status(folder: str) -> dict[str, Any]:
         "missing": beat.get("missing") or [],
         "resumed_from": beat.get("resumed_from"),
         "memory": beat.get("memory"),
+        "gpus": beat.get("gpus") or [],
         "problems": beat.get("problems") or _disk_problems(folder),
         "beat_s": max(0.0, time.time() - beat["time"]) if beat.get("time") else None,
         "ranks": ranks,

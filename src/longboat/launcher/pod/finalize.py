@@ -10,6 +10,7 @@ import os
 from .. import vendored
 from ..node.plan import resumed_from
 from ..ranks.state import LauncherState
+from ..sampling.series_file import NAME
 from . import checkpoints, termination
 
 TYPE_CHECKING = False
@@ -62,6 +63,7 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
         "started": min(started) if started else None,
         "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
         "metrics": latest_metrics(state.ranks),
+        "usage": latest_usage(state.ranks),
         "resumed_from": resumed_from(plan),
         "checkpoint": checkpoints.kept(plan.directory, plan.checkpoint_dir, plan.checkpoint_store),
         "lines": state.pod_log.lines() if state.pod_log else None,
@@ -69,9 +71,24 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
     }
 
 
+def _furthest(ranks: list[Rank]) -> Rank | None:
+    return max(ranks, key=lambda rank: (-1 if rank.step is None else rank.step, -rank.rank), default=None)
+
+
+def latest_usage(ranks: list[Rank]) -> dict[str, object]:
+    """How fast that rank stepped in the end, and which of its metrics were no finite numbers."""
+    furthest = _furthest(ranks)
+    usage = furthest.usage if furthest is not None else {}
+    kept: dict[str, object] = {name: usage[name] for name in ("steps_per_s", "pace_steps") if name in usage}
+    bad = usage.get("not_finite")
+    if isinstance(bad, dict):
+        kept["not_finite"] = {name[:MOST_NAME]: step for name, step in list(bad.items())[:MOST_METRICS]}
+    return kept
+
+
 def latest_metrics(ranks: list[Rank]) -> dict[str, float]:
     """Metrics of the rank with the highest step, finite numbers only."""
-    furthest = max(ranks, key=lambda rank: (-1 if rank.step is None else rank.step, -rank.rank), default=None)
+    furthest = _furthest(ranks)
     metrics = furthest.metrics if furthest is not None else {}
     return {name[:MOST_NAME]: value for name, value in list(metrics.items())[:MOST_METRICS] if abs(value) < MOST_VALUE}
 
@@ -86,7 +103,7 @@ def keep(state: LauncherState) -> None:
     for name in sorted(os.listdir(state.path("logs"))):
         shutil.copyfile(state.path("logs", name), os.path.join(target, "logs", name))
     for name in sorted(os.listdir(plan.directory)):
-        if name in ("outcome.json", "verdict.json") or (name.startswith("rank-") and name.endswith(".json")):
+        if name in ("outcome.json", "verdict.json", NAME) or (name.startswith("rank-") and name.endswith(".json")):
             shutil.copyfile(state.path(name), os.path.join(target, name))
     _sync(target)
 

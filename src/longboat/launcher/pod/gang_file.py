@@ -86,7 +86,7 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         keep=gang.get("keep"),
         log_wait_s=gang.get("log_wait_s"),
         stdin=bool(gang.get("stdin")),
-        keep_checkpoints=int(checkpoints.get("keep") or 0),
+        keep_checkpoints=checkpoints.get("keep") or 0,
         artifacts=list(artifacts.get("patterns") or []),
     )
     return plan

@@ -9,6 +9,7 @@ from ..ranks.state import LauncherState, NodeFailure
 from ..vendored import load
 from . import checkpoints
 from .rank_stdin import open_stdin
+from .ready import RESUMED
 from .workcopy import CodeError, lay_out
 
 TYPE_CHECKING = False
@@ -51,6 +52,7 @@ def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
             state.plan.resume_from = resume_from(
                 state.plan.checkpoint_dir, state.plan.resume_from, state.plan.resume_url
             )
+            write_whole(os.path.join(state.plan.directory, RESUMED), (state.plan.resume_from or "").encode())
     except (CodeError, PrepareError) as error:
         state.failure = NodeFailure("setup", EXIT_SETUP, str(error))
     except OSError as error:

@@ -53,6 +53,7 @@ def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: 
         del cut["tail"]
     if traceback < _TRACEBACK:
         cut.pop("metrics", None)
+        cut.pop("usage", None)
     if cut.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
         cut.pop("lines", None)
     rows = list(cut.get("ranks") or [])

@@ -64,6 +64,7 @@ class Heartbeats:
             "phase": state.phase,
             "missing": state.missing,
             "memory": self._memory,
+            "gpus": state.gpus,
             "problems": state.problems(),
             "resumed_from": resumed_from(state.plan) if state.phase == "running" else None,
             "ranks": {str(rank.rank): rank.beat() for rank in state.ranks},
@@ -75,7 +76,7 @@ class Heartbeats:
         state = self._state
         limit = state.plan.memory_limit
         state.loop.after("memory", MEMORY_LIMITED_S if limit else MEMORY_S, self._measure)
-        trees = self._trees()
+        trees = self.trees()
         used_by = {pid: processes.rss([pid]) for pid in {pid for pids in trees.values() for pid in pids}}
         for rank, pids in trees.items():
             rank.note_memory(sum(used_by[pid] for pid in pids))
@@ -83,7 +84,7 @@ class Heartbeats:
         if limit and self._memory > limit and state.ending is None and trees:
             self._look_closely(trees, limit)
 
-    def _trees(self) -> dict[Rank, list[int]]:
+    def trees(self) -> dict[Rank, list[int]]:
         """Process trees by rank. Under mpirun processes cannot be told apart: all count as the node's first rank."""
         ranks = self._state.ranks
         if self._state.plan.starter in ("mpirun", "follower"):

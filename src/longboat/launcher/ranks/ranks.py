@@ -32,6 +32,7 @@ class Rank:
         self.memory: int | None = None
         self.memory_peak: int | None = None
         self.over_limit: int | None = None
+        self.usage: dict[str, object] = {}  # of late, as the sampler tells it
         self.stacks = ""
         self.report: dict[str, object] | None = None
 
@@ -80,6 +81,7 @@ class Rank:
             "step_time": self.step_time,
             "output_time": max(self.out.last_time, self.err.last_time) or None,
             "memory": self.memory,
+            "usage": self.usage,
         }
 
 

@@ -59,6 +59,9 @@ class LauncherState:
         self.env: dict[str, str] = {}
         self.phase = "setup"
         self.missing: list[str] = []  # peers waited for
+        self.gpus: list[dict[str, object]] = []  # of this node, as the sampler tells them
+        # Takes the last numbers of ranks that have ended, and copies the metrics to the log if nothing else keeps them.
+        self.stop_sampling: Callable[[bool], None] = lambda is_copied: None
         self.on_change: Callable[[], None] = lambda: None  # phase or missing peers are not what the last beat said
         self.ranks: list[Rank] = []
         self.streams: list[RankStream] = []
@@ -199,6 +202,11 @@ class LauncherState:
         on_end = self.running.pop(end.pid, None)
         if on_end is not None:
             on_end(end)
+
+    def left_behind(self, asked: bool) -> list[int]:
+        """Descendants inside (or outside) the process groups that got SIGTERM."""
+        groups = {pid: processes.stat_fields(pid)[2:3] for pid in processes.tree(os.getpid())[1:]}
+        return [pid for pid, group in groups.items() if group and (int(group[0]) in self.asked) == asked]
 
     def end_by(self, reason: str) -> bool:
         """Record why the ranks are ended. False: they have ended or are being ended for an earlier reason."""

@@ -1,7 +1,7 @@
 """A model of Kubernetes' cluster-autoscaler at its default flags. Every rule names the file of its source it is from,
 in the folder cluster-autoscaler of github.com/kubernetes/autoscaler.
 
-Modelled: when pods count, estimation, one pool per loop, back-off, unneeded nodes, drains of plain Job pods. Not
+Modelled: when pods count, estimation, one pool per loop, backoff, unneeded nodes, drains of plain Job pods. Not
 modelled: CPU and memory, PodDisruptionBudgets, limits of all pools together, zones, the time a drain takes.
 """
 

@@ -60,7 +60,9 @@ class Shape(Value, frozen=True):
                 at.problem(node, f'the field "{field.name}" is missing: {field.kind.expected}')
         if self.build is None:
             return values
-        return self.build(values, node, at) if len(at.mistakes.problems) == before else None
+        # What is wrong with a required field may have been told before: a variable that is not set.
+        is_whole = all(field.name in values for field in self.fields if field.required)
+        return self.build(values, node, at) if is_whole and len(at.mistakes.problems) == before else None
 
     def _read_short(self, node: YamlNode, at: FieldPath) -> Any:
         if self.short is None or not node.is_scalar:

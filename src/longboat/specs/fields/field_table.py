@@ -12,13 +12,25 @@ from longboat.core.jobs import (
     Checkpoints,
     DataImport,
     Gpus,
+    Keep,
     Retries,
     Secret,
 )
 from longboat.specs.fields import rules
 from longboat.specs.fields.commands import COMMAND
 from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import CPUS, FieldPath, Flag, Text, WholeNumber, duration, nearest, quote, size
+from longboat.specs.fields.scalars import (
+    CPUS,
+    ChoiceOf,
+    FieldPath,
+    Flag,
+    Text,
+    WholeNumber,
+    duration,
+    nearest,
+    quote,
+    size,
+)
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 MAX_NODES = 10_000
@@ -87,6 +99,18 @@ def _gpus(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Gpus:
     if values.get("count") == 0 and (values.get("type") or values.get("memory")):
         at.problem(node, "found the count 0 beside a type or memory of GPUs", hint=NO_GPUS)
     return Gpus(**{"count": 1, **values})
+
+
+def _keep(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Keep | int | None:
+    if values.get("best") and "metric" not in values:
+        at.problem(node, "the best of which metric?", hint="metric: accuracy, as the trainer reports it")
+        return None
+    if "every" in values:
+        values["every_s"] = values.pop("every")
+    if "metric" in values:
+        values.setdefault("best", 1)
+    keep = Keep(**values)
+    return keep.last if keep == Keep(last=keep.last) else keep
 
 
 def _checkpoints(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Checkpoints:
@@ -179,6 +203,40 @@ GPUS = Shape(
     short=GpuText(expected=resources.GPUS),
 )
 
+KEEP = Shape(
+    fields=(
+        Field(
+            name="last",
+            kind=WholeNumber(low=0, high=10_000),
+            doc="The newest so many; 0 keeps all.",
+            default="3",
+            example="3",
+        ),
+        Field(
+            name="best",
+            kind=WholeNumber(low=0, high=10_000),
+            doc="Besides, so many with the best `metric`.",
+            default="0",
+        ),
+        Field(
+            name="metric",
+            kind=_text("the name of a metric", r"[^\x00-\x1f]{1,200}"),
+            doc="The metric of `best`, as `longboat.step` or `longboat.checkpoint` was told it.",
+            example="accuracy",
+        ),
+        Field(
+            name="goal",
+            kind=ChoiceOf(options=("max", "min")),
+            doc="Whether the best value of `metric` is the highest or the lowest.",
+            default="max",
+            example="min",
+        ),
+        Field(name="every", kind=duration(1.0), doc="Besides, one for each period of this length.", example="1h"),
+    ),
+    build=_keep,
+    short=WholeNumber(low=0, high=10_000),
+)
+
 CHECKPOINTS = Shape(
     fields=(
         Field(
@@ -190,10 +248,10 @@ CHECKPOINTS = Shape(
         ),
         Field(
             name="keep",
-            kind=WholeNumber(low=0, high=10_000),
-            doc="How many complete checkpoints are kept; 0 keeps all.",
+            kind=KEEP,
+            doc="How many complete checkpoints are kept, 0 keeps all; or a mapping that keeps the best too.",
             default="3",
-            example="5",
+            example="{last: 3, best: 1, metric: accuracy}",
         ),
         Field(
             name="resume",
@@ -229,6 +287,13 @@ RETRIES = Shape(
             doc="Wait before the first retry; doubles up to a minute.",
             default="1s",
             example="10s",
+        ),
+        Field(
+            name="restart",
+            kind=ChoiceOf(options=("in-place", "new")),
+            doc="`in-place` keeps working copy, data and setup where the launchers live; `new` makes all of it anew.",
+            default="in-place",
+            example="new",
         ),
     ),
     build=_retries,

@@ -20,6 +20,8 @@ from longboat.specs.fields.field_table import (
     Workdir,
 )
 from longboat.specs.fields.scalars import ChoiceOf, Text, WholeNumber, duration
+from longboat.specs.fields.serve_fields import SERVE
+from longboat.specs.fields.sweeps import PARAMS, SWEEP
 from longboat.specs.fields.volumes import VOLUME, volumes_of
 
 _ROLE_NAME = Text(expected=rules.ROLE_EXPECTED, pattern=rules.ROLE)
@@ -61,7 +63,7 @@ JOB = Shape(
             name="ends",
             kind=ListOf(item=_ROLE_NAME, what="names of roles", least=1),
             doc="Roles that decide success: when all their ranks have succeeded, the others are ended.",
-            default="all but ps and evaluator",
+            default="all but ps, evaluator and eval",
             example="[worker]",
         ),
         Field(
@@ -192,6 +194,25 @@ JOB = Shape(
             doc="Also set the variables of these tools.",
             default="[]",
             example="[skypilot]",
+        ),
+        Field(
+            name="params",
+            kind=PARAMS,
+            doc="Parameters of the run: `longboat.params()`, LONGBOAT_PARAM_NAME, and `${sweep.NAME}` in commands.",
+            default="{}",
+            example="{lr: 0.1}",
+        ),
+        Field(
+            name="sweep",
+            kind=SWEEP,
+            doc="Parameters to be searched by `longboat sweep`: lists or ranges, and how.",
+            example="{lr: [0.1, 0.01], width: [16, 64]}",
+        ),
+        Field(
+            name="serve",
+            kind=SERVE,
+            doc="How `longboat serve` serves checkpoints of this job's runs; text is `run`.",
+            example="{run: python app.py --port $PORT, replicas: 2, ready: /healthz}",
         ),
         Field(name="$schema", kind=Text(expected="a URL"), doc="For editors; ignored.", example="longboat.schema.json"),
     )

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from longboat.core.errors import EngineError
+from longboat.core.errors import EngineError, StoreUnavailable
 from longboat.storage.http import HttpAnswer, HttpExchange, HttpRejected, HttpRequest, read_whole
 from longboat.storage.transfers import BROKEN, LONGEST_PAUSE_S, WORTH_RETRYING, Changed, is_untrusted, reason_of
 from longboat.storage.urls import ObjectUrl
@@ -184,7 +184,7 @@ class ObjectStore(abc.ABC):
         reason = reason_of(error, self.transfer.timeout_s)
         if is_untrusted(error):
             raise EngineError(f"{self.name_of(key)}: the store cannot be trusted: {reason}") from None
-        raise EngineError(f"{self.name_of(key)}: the store fails: {reason}", hint=self.endpoint_hint) from None
+        raise StoreUnavailable(f"{self.name_of(key)}: the store fails: {reason}", hint=self.endpoint_hint) from None
 
     def _send(
         self,

@@ -45,6 +45,7 @@ def test_words_of_what_is_removed() -> None:
     assert summary(runs) == "2 runs, 2Mi"
     assert summary([*runs, PrunedItem(kind="environment", name="e", size=0)]) == "2 runs and 1 environment, 2Mi"
     assert summary([*runs, PrunedItem(kind="data", name="d")]) == "2 runs and 1 data import"
+    assert summary([PrunedItem(kind="sweep", name="s")]) == "1 sweep"
     assert summary([]) == "nothing"
 
 

@@ -7,9 +7,13 @@ import threading
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import pytest
+
+from longboat.engines.kubernetes.exec import rank_input
 from longboat.engines.kubernetes.exec.pod_exec import FramedOutput
 from longboat.engines.kubernetes.exec.rank_input import InputOnDemand, RankInput, has_input, peek
 from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import Forbidden, ObjectNotFound
 from tests.engines.kubernetes.run_samples import running
 
 
@@ -60,4 +64,23 @@ def test_a_retry_is_told_that_its_stdin_is_empty_if_the_first_attempt_had_some()
     for _ in range(2):
         given.attach(running(attempt=1))
     assert len(told) == 1 and "empty stdin" in told[0]
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("sync_s", [60.0, 0.0])
+def test_a_refusal_ends_it_only_if_it_lasts(sync_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server that has just restarted refuses everybody until it has read its roles."""
+    answers: list[Exception] = [Forbidden("pods/exec is forbidden"), Forbidden("pods/exec is forbidden")]
+
+    def connect(*_: object, **__: object) -> object:
+        raise answers.pop() if answers else ObjectNotFound("the pod has ended")
+
+    monkeypatch.setattr(rank_input, "Session", connect)
+    monkeypatch.setattr(rank_input, "AGAIN_S", 0.0)
+    monkeypatch.setattr("longboat.kubeapi.refusals.SYNC_S", sync_s)
+    told: list[str] = []
+    descriptor = pipe_of(b"line")
+    given = RankInput(cast(Client, None), "default", descriptor, told.append)
+    given._pass_on("pod")
+    assert [len(answers), len(told)] == ([0, 0] if sync_s else [1, 1])
     os.close(descriptor)

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.engines.kubernetes.gate.decide import Admission, ClusterUsage, GateCandidate, back_off_s, decide_gate
+from longboat.engines.kubernetes.gate.decide import (
+    Admission,
+    ClusterUsage,
+    GateCandidate,
+    Prospect,
+    back_off_s,
+    decide_gate,
+    foresee,
+)
 from longboat.fitting.backfill import LONGEST_PASSED_S, UpcomingNode
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
@@ -347,3 +355,26 @@ def test_a_large_cluster_and_many_waiting_runs_are_judged_once_per_kind() -> Non
     found = verdicts([run(f"r{number}", 2, {GPU: "4"}, created=float(number)) for number in range(400)], room)
     assert {one.action for one in found.values()} == {"wait"}
     assert found["r399"].reason.endswith("399 runs before it (r0, r1, r2, r3, ...)")
+
+
+def test_what_a_run_that_is_not_there_yet_would_hear() -> None:
+    """`foresee` answers for one more run, behind those that wait, and changes nothing for them."""
+    holder = inside("holder", 2, created=1.0, let_in=NOW - 60, lasts_s=600.0, placed=("worker-0", "worker-1"))
+    full = cluster(*(bound(f"holder-{number}", "n0", holder="holder") for number in range(2)))
+    ours = run("?", created=NOW)
+    assert foresee(ours, [], cluster(), NOW) == Prospect(starts=True)
+
+    prospect = foresee(ours, [holder], full, NOW)
+    assert (prospect.starts, prospect.is_possible, prospect.start) == (False, True, NOW - 60 + 600.0)
+    assert prospect.reason == "waits for 1 GPU: 0 free of 2; held by holder"
+
+    endless = msgspec.structs.replace(holder, lasts_s=None)
+    assert foresee(ours, [endless], full, NOW).start is None
+    queued = foresee(ours, [holder, run("first", 2, created=2.0, lasts_s=60.0)], full, NOW)
+    assert (queued.start, queued.reason) == (None, "waits: would delay first; 1 run before it (first)")
+
+    never = foresee(run("?", 1, {GPU: "4"}), [], cluster(), NOW)
+    assert (never.starts, never.is_possible) == (False, False)
+    coming = UpcomingNode(shape=node("new", {GPU: "4"}), ready=NOW + 90.0)
+    soon = foresee(run("?", 1, {GPU: "4"}), [], msgspec.structs.replace(cluster(), upcoming=(coming,)), NOW)
+    assert (soon.is_possible, soon.start) == (True, NOW + 90.0)

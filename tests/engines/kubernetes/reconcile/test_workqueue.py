@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
-from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
+import pytest
+
+from longboat.core.errors import EngineError
+from longboat.engines.kubernetes.reconcile import workqueue
+from longboat.engines.kubernetes.reconcile.workqueue import RunKey, TurnWorkers, WorkQueue
 
 A, B, GATE = RunKey("default", "a"), RunKey("default", "b"), RunKey("default")
 
@@ -102,3 +106,32 @@ def test_many_hands_take_every_key_as_often_as_it_is_noted_afterwards() -> None:
     for thread in threads:
         thread.join(timeout=60)
     assert not clashes and min(counts.values()) >= 50
+
+
+def test_a_turn_that_fails_is_told_once_for_each_reason_tried_again_and_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workqueue, "AGAIN_S", 0.001)
+    told: list[str] = []
+    turns: list[RunKey] = []
+    ended = threading.Event()
+
+    def turn(key: RunKey) -> float | None:
+        turns.append(key)
+        if key == A and turns.count(A) <= 3:
+            raise EngineError("away") if turns.count(A) < 3 else ValueError("odd")
+        if turns.count(A) > 3 and B in turns:
+            ended.set()
+        return None if key == A else 0.001
+
+    workers = TurnWorkers(
+        turn, title=lambda key: key.run, longest_s=1.0, say=told.append, may_work=lambda: not ended.is_set()
+    )
+    for key in (A, B):
+        workers.agenda.note(key, time.monotonic())
+    workers.start("turns", 2)
+    assert ended.wait(60)
+    workers.agenda.close()
+    workers.join()
+    assert told == ["a: away", "a: ValueError: odd"]
+    assert workers.ended() == ["the thread turns-0 has ended", "the thread turns-1 has ended"]

@@ -64,6 +64,10 @@ def from_host(cluster: str | None) -> tuple[str, str]:
     from longboat.clusters.hosts.settings import LoginSettings
 
     spec = named_cluster(cluster)
+    if spec.cloud is not None:
+        from longboat.clusters.cloud.aws.credentials import read_kubeconfig
+
+        return spec.name, read_kubeconfig(spec.name, spec.cloud.region)
     return spec.name, read_admin_kubeconfig(spec, LoginSettings(ask_password=ask_password))
 
 

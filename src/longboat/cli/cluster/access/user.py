@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from longboat.cli.input.arguments import output_option
-from longboat.cli.input.engine_option import complete_contexts
+from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.cli.output.formats import plain, show, to_yaml
 from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import note, say
@@ -26,6 +26,7 @@ def on_option(function: F) -> F:
         "--on",
         "context",
         metavar="CONTEXT",
+        callback=named_context,
         shell_complete=complete_contexts,
         help="The cluster of this kubeconfig context, as its administrator.",
     )(function)

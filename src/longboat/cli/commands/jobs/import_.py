@@ -1,4 +1,4 @@
-"""`longboat import`: job files of other tools."""
+"""`longboat import`: job files and cluster files of other tools."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from longboat.core.errors import NotFound, UsageError
 from longboat.specs.importers.registry import import_text
 
 
-@click.command("import", short_help="Translate a job file of SkyPilot or dstack.")
+@click.command("import", short_help="Translate job files and cluster files of other tools.")
 @click.argument("file", type=click.Path())
 @click.option("-o", "--output", default="-", type=click.Path(), help="Where to write it (default: stdout).")
 @click.option("--task", metavar="NAME", help="Which task of a pipeline: its name, or its number.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def command(file: str, output: str, task: str | None, force: bool) -> None:
-    """Translate a SkyPilot or dstack task file (-: stdin) to a job file.
+    """Translate a SkyPilot or dstack task file (-: stdin) to a job file, or a Juju bundle or an acs-engine file to a
+    cluster file.
 
     Fields that could not be translated are listed on stderr with the reason.
     """
     if output != "-" and os.path.lexists(output) and not force:
         raise UsageError(f"{output} exists already", hint="--force overwrites it")
-    imported = import_text(read(file), file=file, task=task)
+    text = read(file)
+    from longboat.clusters.cloud.import_file import import_cluster
+
+    cluster = import_cluster(text, file=file)
+    imported = cluster or import_text(text, file=file, task=task)
     if output == "-":
         print(imported.text, end="")
     else:
@@ -34,7 +39,8 @@ def command(file: str, output: str, task: str | None, force: bool) -> None:
     for line in imported.untranslated:
         note(f"not translated: {line}")
     lost = len(imported.untranslated)
-    say(f"longboat: read as a {imported.source} file, {lost} field{'s' * (lost != 1)} not translated")
+    source = cluster.source if cluster else f"a {imported.source} file"
+    say(f"longboat: read as {source}, {lost} field{'s' * (lost != 1)} not translated")
 
 
 def read(file: str) -> str:

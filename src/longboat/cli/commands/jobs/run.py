@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from longboat.cli.input.arguments import duration_option
 from longboat.cli.input.options import TargetCommand, job_options
 from longboat.cli.output.terminal import note
 from longboat.core.errors import UsageError
@@ -26,6 +27,7 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
 @click.option("--id", "run_id", metavar="NAME", help="Name of the run; one that exists is not started again.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@duration_option("--failover", "With --on A,B: move a run that waits longer than this to another of them.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), help="Format, with --detach or --dry-run.")
@@ -38,11 +40,19 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
     """
     if options["output"] and not (options["detach"] or options["dry_run"]):
         raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
-    from longboat.cli.input.engine_option import open_engine
+    from longboat.cli.input.engine_option import open_engine, several_names
     from longboat.cli.input.loading import load, submission_of
+    from longboat.sdk.submit import check_single
 
+    if len(several_names() or ()) > 1:
+        from longboat.cli.commands.jobs.run_several import run_several
+
+        return run_several(words, command, options)
+    if options["failover"] is not None:
+        raise UsageError("--failover needs several clusters", hint="name them: --on lab,aws --failover 30m")
     place = open_engine(quiet=options["quiet"])
     loaded = load(words, command, options, place)
+    check_single(loaded.job)
     submission = submission_of(loaded, options["run_id"], in_place=options["in_place"])
     if options["dry_run"]:
         from longboat.cli.output.plan_text import show_manifests, show_plan
@@ -51,9 +61,20 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
             return show_manifests(place, submission, loaded.notices)
         return show_plan(place.plan(submission), loaded.notices, options["output"])
     if not options["quiet"]:
-        for notice in (*loaded.notices, *misplaced(words)):
+        from longboat.sdk.engines import has_settings
+
+        for notice in (*loaded.notices, *misplaced(words), *(budgets_of(place, submission) if has_settings() else ())):
             note(notice)
     return submit(place, submission, options)
+
+
+def budgets_of(place: Engine, submission: Submission) -> list[str]:
+    """Warnings about budgets that its GPU-hours count to."""
+    if not submission.job.gpus:
+        return []
+    from longboat.sdk.places import budget_notices
+
+    return budget_notices(place, submission.job.labels)
 
 
 def misplaced(words: tuple[str, ...]) -> list[str]:

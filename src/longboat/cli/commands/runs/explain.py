@@ -11,7 +11,7 @@ from longboat.cli.input.arguments import output_option, run_argument
 from longboat.cli.input.engine_option import engine_options, open_engine, placed
 from longboat.cli.output.formats import plain, write
 from longboat.cli.output.terminal import CONTROLS, paint
-from longboat.core.runs import Explanation
+from longboat.core.runs import Explanation, RunStatus
 from longboat.sdk.names import find_run
 
 KEEP_TABS = {code: shown for code, shown in CONTROLS.items() if code != 9}
@@ -27,12 +27,24 @@ def command(run: str, output: str) -> None:
     For a run that waits or is silent: what it waits for. Without RUN: the latest.
     """
     place = open_engine()
-    explained = place.explain(find_run(place, run).name)
+    status = find_run(place, run)
+    explained = with_sweep(place.explain(status.name), status)
     explanation = msgspec.structs.replace(explained, next_steps=tuple(map(placed, explained.next_steps)))
     if output == "text":
         print_explanation(explanation)
     else:
         write(plain(explanation), output)
+
+
+def with_sweep(explanation: Explanation, run: RunStatus) -> Explanation:
+    """Who stopped a trial early."""
+    if "sweep" not in run.labels:
+        return explanation
+    from longboat.engines.shared.home import Home
+    from longboat.sdk.sweeps import pruned_words
+
+    words = pruned_words(Home(), run)
+    return explanation if words is None else msgspec.structs.replace(explanation, headline=f"it was {words}")
 
 
 def print_explanation(explanation: Explanation) -> None:

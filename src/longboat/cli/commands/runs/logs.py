@@ -13,7 +13,7 @@ from longboat.cli.attach import exit_code
 from longboat.cli.input.arguments import output_option, run_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.log_printer import JsonPrinter, LinePrinter
-from longboat.cli.output.terminal import say
+from longboat.cli.output.terminal import clean, say
 from longboat.cli.output.times import parse_moment
 from longboat.core.errors import UsageError
 from longboat.core.runs import LogQuery, RunStatus
@@ -59,7 +59,7 @@ def command(run: str, timestamps: bool, output: str, **options: Any) -> int:
             highlight=highlight(query),
         )
     if query.follow and status.phase == "pending" and status.reason:
-        say(f"longboat: {status.name} is pending: {status.reason}")
+        say(f"longboat: {status.name} is pending: {clean(status.reason)}")
     for line in place.logs(status.name, query):
         printer(line)
     printer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 import msgspec
@@ -14,11 +14,12 @@ from longboat.cli.input.arguments import duration_option, output_option
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.formats import plain, show
 from longboat.cli.output.tables import print_table
-from longboat.cli.output.terminal import is_terminal, say
+from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.cli.output.times import show_duration
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.resources import show_quantity
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery
+from longboat.engines.engine import Engine
 
 HEAD = ("NAME", "WHAT", "PHASE", "ENDED", "SIZE", "USER")
 
@@ -36,8 +37,8 @@ def command(older_than: float | None, failed: bool, dry_run: bool, yes: bool, ou
     """Remove runs that ended long ago: their logs, artifacts and working copies; checkpoints stay.
 
     Runs that have not ended are never removed. On this machine the Python environments, imported data and code that no
-    run needs any more go too; on a cluster, runs that others submitted stay. Prints the names of what it removed; asks
-    first on a terminal.
+    run needs any more go too; on a cluster, what others submitted stays. Sweeps that ended as long ago go with their
+    runs. Prints the names of what it removed; asks first on a terminal.
     """
     if older_than is None:
         raise UsageError("say how old: --older-than", hint="longboat prune --older-than 30d --dry-run")
@@ -49,7 +50,7 @@ def command(older_than: float | None, failed: bool, dry_run: bool, yes: bool, ou
         raise UsageError("--checkpoints is for removed runs of this machine", hint="on a cluster: rm --purge")
     is_asked = is_terminal(sys.stdin) and not yes
     if dry_run or is_asked:
-        items = list(place.prune(query))
+        items = list(pruned(place, query))
         if dry_run:
             show(items, output, record=plain, tables=lambda _: print_items(items, now))
             say(f"would remove {summary(items)}")
@@ -57,7 +58,16 @@ def command(older_than: float | None, failed: bool, dry_run: bool, yes: bool, ou
         print_items(items, now, is_message=True)
         if items:
             click.confirm(f"Remove {summary(items)}?", abort=True, err=True)
-    return remove(place.prune(msgspec.structs.replace(query, dry_run=False)), output)
+    return remove(pruned(place, msgspec.structs.replace(query, dry_run=False)), output)
+
+
+def pruned(place: Engine, query: PruneQuery) -> Iterator[PrunedItem]:
+    """Runs, and sweeps whose trials have all ended as long ago."""
+    from longboat.engines.shared.home import Home
+    from longboat.sdk.sweeps import prune_sweeps
+
+    yield from place.prune(query)
+    yield from prune_sweeps(Home(), place, query)
 
 
 def remove(items: Iterable[PrunedItem], output: str) -> int:
@@ -66,7 +76,7 @@ def remove(items: Iterable[PrunedItem], output: str) -> int:
     for item in items:
         if item.problem is not None:
             is_whole = False
-            say(f"not removed: {item.name}: {item.problem}")
+            say(f"not removed: {item.name}: {clean(item.problem)}")
             continue
         removed.append(item)
         if output in ("table", "wide", "name"):
@@ -99,6 +109,7 @@ def summary(items: Sequence[PrunedItem]) -> str:
         return "nothing"
     plurals = {
         "run": "runs",
+        "sweep": "sweeps",
         "environment": "environments",
         "data": "data imports",
         "checkpoints": "checkpoint folders",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
 from longboat.cli.input.arguments import output_option
-from longboat.cli.input.engine_option import engine_options, open_engine, placed, same_place
-from longboat.cli.output.formats import plain, show
-from longboat.cli.output.tables import print_table
-from longboat.cli.output.terminal import say
+from longboat.cli.input.engine_option import engine_options, open_engine, placed, same_place, several_names
+from longboat.cli.output.formats import show
+from longboat.cli.output.tables import print_table, show_metrics
+from longboat.cli.output.terminal import note, say
 from longboat.cli.output.times import show_duration
 from longboat.core.errors import UsageError
 from longboat.core.runs import RunStatus
 from longboat.core.words import counted
+from longboat.sdk.records import run_record as run_record
 
 RECENT_S = 24 * 3600
 HEAD = ("NAME", "PHASE", "NODES", "GPUS", "AGE", "TIME", "EXIT", "INFO")
@@ -34,6 +35,12 @@ TERM = re.compile(r"(?P<absent>!?)(?P<key>[\w./-]+)|(?P<label>[\w./-]+)\s*(?P<eq
 def command(everything: bool, labels: Sequence[str], watch: bool, output: str) -> int:
     """List runs, newest first: those that have not ended, and those that ended within a day."""
     wanted = selector(labels)
+    if not watch:
+        tell_lost()
+    if len(several_names() or ()) > 1:
+        from longboat.cli.commands.runs.ps_several import list_several
+
+        return list_several(lambda run, now: wanted(run.labels) and (everything or is_recent(run, now)), output, watch)
     place = open_engine()
     if watch:
         from longboat.cli.output.watching import RunTable, watch_runs
@@ -59,16 +66,20 @@ def command(everything: bool, labels: Sequence[str], watch: bool, output: str) -
     return 0
 
 
+def tell_lost() -> None:
+    """Runs of `run --failover -d` that no list shows: no place took them, or nobody looks after them."""
+    from longboat.engines.shared.home import Home
+
+    home = Home()
+    if any((home.root / "failovers").glob("*.json")):
+        from longboat.multicluster.failover import lost_runs
+
+        for text in lost_runs(home).values():
+            note(text)
+
+
 def is_recent(run: RunStatus, now: float) -> bool:
     return not run.is_final or run.ended is None or now - run.ended < RECENT_S
-
-
-def run_record(run: RunStatus) -> dict[str, object]:
-    """The object of one run in `ps -o json`."""
-    record: dict[str, object] = plain(run)
-    for field in ("ranks", "attempts", "spec"):
-        record.pop(field)
-    return record
 
 
 def print_runs(runs: Sequence[RunStatus], *, wide: bool, now: float) -> None:
@@ -86,10 +97,6 @@ def row(run: RunStatus, *, wide: bool, now: float) -> tuple[object, ...]:
         return (*first, info)
     tries, metrics = f"{run.attempt + 1}/{run.retries + 1}", show_metrics(run.metrics)
     return (*first, tries, run.step, metrics, run.engine, run.user, run.command, info)
-
-
-def show_metrics(metrics: Mapping[str, float]) -> str:
-    return ", ".join(f"{name}={value:g}" for name, value in metrics.items())
 
 
 def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 
 import click
 import msgspec
 
-from longboat.cli.commands.runs.ps import show_metrics
 from longboat.cli.input.arguments import LATEST, output_option, runs_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.formats import plain, write
-from longboat.cli.output.tables import print_fields, print_table
+from longboat.cli.output.tables import print_fields, print_table, show_metrics
+from longboat.cli.output.terminal import clean, paint
 from longboat.cli.output.times import show_duration, show_moment
+from longboat.core.errors import NotFound
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Attempt, RunStatus
+from longboat.engines.engine import Engine
+from longboat.engines.shared.explanations import restart_words
 from longboat.sdk.names import find_run
 
 
@@ -26,7 +30,7 @@ from longboat.sdk.names import find_run
 def command(runs: Sequence[str], output: str) -> None:
     """Show runs in full: phase, reason, attempts, ranks, folders. Without RUN: the latest."""
     place = open_engine()
-    statuses = [with_disk_use(find_run(place, run)) for run in runs or (LATEST,)]
+    statuses = [with_sweep(with_disk_use(find_or_tell(place, run))) for run in runs or (LATEST,)]
     if output == "name":
         for run in statuses:
             print(run.name)
@@ -36,7 +40,41 @@ def command(runs: Sequence[str], output: str) -> None:
     else:
         for number, run in enumerate(statuses):
             print("\n" * bool(number), end="")
-            print_status(run, wide=output == "wide")
+            print_status(run, wide=output == "wide", cost=cost_of(place, run))
+
+
+def with_sweep(run: RunStatus) -> RunStatus:
+    """Who stopped a trial early, as its reason."""
+    if "sweep" not in run.labels:
+        return run
+    from longboat.engines.shared.home import Home
+    from longboat.sdk.sweeps import pruned_words
+
+    words = pruned_words(Home(), run)
+    return run if words is None else msgspec.structs.replace(run, reason=words)
+
+
+def find_or_tell(place: Engine, run: str) -> RunStatus:
+    """The run; of one that `run --failover -d` brought to no place, the error says so."""
+    try:
+        return find_run(place, run)
+    except NotFound as error:
+        from longboat.engines.shared.home import Home
+        from longboat.multicluster.failover import lost_runs
+
+        text = lost_runs(Home()).get(run)
+        raise error if text is None else NotFound(text) from None
+
+
+def cost_of(place: Engine, run: RunStatus) -> str | None:
+    """What its GPU-hours cost by the price that was set; None where none was, and for one's own machines."""
+    if not run.gpu_hours:
+        return None
+    from longboat.multicluster.ask import set_price
+    from longboat.sdk.places import currency
+
+    price = set_price(place)
+    return f"{run.gpu_hours * price:,.2f} {currency()}" if price else None
 
 
 def with_disk_use(run: RunStatus) -> RunStatus:
@@ -50,7 +88,7 @@ def with_disk_use(run: RunStatus) -> RunStatus:
     return msgspec.structs.replace(run, disk=disk_use(Path(run.directory)))
 
 
-def print_status(run: RunStatus, *, wide: bool) -> None:
+def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None:
     now = time.time()
     lasted = show_duration((run.ended or now) - run.started) if run.started else None
     print_fields(
@@ -68,9 +106,13 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
             ("attempt", f"{run.attempt + 1} of at most {run.retries + 1}"),
             ("retry", retry_words(run, now)),
             ("step", run.step),
+            ("pace", pace_words(run)),
             ("metrics", show_metrics(run.metrics)),
+            ("gpu hours", None if run.gpu_hours is None else f"{run.gpu_hours:.2f}"),
+            ("cost", cost),
             ("checkpoint", run.checkpoint),
             ("checkpoints", run.checkpoint_dir),
+            ("drill", run.drill),
             ("artifacts", run.artifacts_dir),
             ("disk", None if run.disk is None else f"{show_quantity(run.disk)}, without checkpoints"),
             ("directory", run.directory if wide else None),
@@ -79,10 +121,13 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
             ("labels", ", ".join(f"{key}={value}" for key, value in sorted(run.labels.items()))),
         ]
     )
+    for finding in run.findings:
+        print(paint(f"notice: {clean(finding)}", "yellow", sys.stdout))
     failed = [attempt for attempt in run.attempts if attempt.failure]
     if wide or len(run.attempts) > 1 or failed:
         print()
-        print_table(("ATTEMPT", "STARTED", "TIME", "RESUMED FROM", "END"), [attempt_row(a) for a in run.attempts])
+        rows = [attempt_row(attempt, run.attempts) for attempt in run.attempts]
+        print_table(("ATTEMPT", "STARTED", "HOW", "TIME", "RESUMED FROM", "END"), rows)
     if run.ranks and (wide or len(run.ranks) > 1):
         print()
         print_ranks(run)
@@ -91,19 +136,28 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
         print_node_troubles(run, now)
 
 
+def pace_words(run: RunStatus) -> str | None:
+    if run.steps_per_s is None or run.step_s is None:
+        return None
+    each = f"{run.step_s:.3g} s" if run.step_s >= 1 else f"{1000 * run.step_s:.3g} ms"
+    data = "" if run.data_share is None else f", {run.data_share:.0%} of it waiting for data"
+    return f"{run.steps_per_s:.3g} steps/s, {each} per step{data}"
+
+
 def retry_words(run: RunStatus, now: float) -> str | None:
     if run.next_attempt is None:
         return None
     return f"in {show_duration(run.next_attempt - now)}" if run.next_attempt > now else "now"
 
 
-def attempt_row(attempt: Attempt) -> tuple[object, ...]:
+def attempt_row(attempt: Attempt, attempts: Sequence[Attempt]) -> tuple[object, ...]:
     lasted = show_duration(attempt.ended - attempt.started) if attempt.ended else None
     end = None
     if attempt.failure:
         where = f"rank {attempt.failure.rank.rank}: " if attempt.failure.rank else ""
         end = f"{attempt.failure.cause}, exit code {attempt.failure.exit_code}: {where}{attempt.failure.message}"
-    return (attempt.number + 1, show_moment(attempt.started), lasted, attempt.resumed_from, end)
+    how = restart_words(attempt, attempts)
+    return (attempt.number + 1, show_moment(attempt.started), how, lasted, attempt.resumed_from, end)
 
 
 def print_ranks(run: RunStatus) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from longboat.cli.attach import exit_code
+from longboat.cli.attach import exit_code, notify_of_end
 from longboat.cli.commands.runs.ps import print_runs, run_record
 from longboat.cli.input.arguments import LATEST, duration_option, output_option, runs_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
@@ -32,6 +32,8 @@ def command(runs: Sequence[str], timeout: float | None, output: str) -> int:
     place = open_engine()
     names = [find_run(place, run).name for run in runs or (LATEST,)]
     ended = wait_all(place, names, timeout)
+    for run in ended:
+        notify_of_end(place, run)
     show(ended, output, record=run_record, tables=lambda wide: print_runs(ended, wide=wide, now=time.time()))
     return next((code for code in map(exit_code, ended) if code), 0)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from longboat.cli.input.arguments import duration_option, output_option
+from longboat.cli.input.engine_option import named_context
 from longboat.cli.output.formats import plain, show, write
 from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.terminal import note, say
@@ -17,7 +18,7 @@ from longboat.core.errors import UsageError
 if TYPE_CHECKING:
     from longboat.engines.kubernetes.engine import KubernetesEngine
     from longboat.engines.kubernetes.exec.claims import VolumeView
-    from longboat.engines.kubernetes.exec.disk_benchmark import DiskFigures
+    from longboat.engines.kubernetes.exec.disk_benchmark import BenchmarkSize, DiskFigures
     from longboat.engines.kubernetes.records import Storage
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,6 +29,8 @@ _CHOSEN = "longboat.volume"
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Store the option in the context, where `open_cluster` reads it; commands take no parameter for it."""
+    if param.name == "context":
+        named_context(ctx, param, value)
     ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
 
 
@@ -138,7 +141,8 @@ def remove_command(names: Sequence[str], yes: bool) -> None:
 
 
 @command.command("probe")
-@click.argument("name", required=False)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--compare", is_flag=True, help="Show several volumes side by side; several names alone do that too.")
 @click.option("--size", default="256Mi", show_default=True, metavar="SIZE", help="Amount of data to write.")
 @click.option(
     "--files",
@@ -151,33 +155,61 @@ def remove_command(names: Sequence[str], yes: bool) -> None:
 @click.option("--image", metavar="IMAGE", help="Any image with Python 3.8 or newer.")
 @output_option("table", "json", "yaml")
 @cluster_options
-def probe_command(
-    name: str | None,
-    size: str,
-    files: int,
-    image: str | None,
-    output: str,
-) -> None:
-    """Measure a volume from inside a pod, and say what that means for a training.
+def probe_command(names: Sequence[str], compare: bool, size: str, files: int, image: str | None, output: str) -> None:
+    """Measure volumes from inside a pod, one after the other, and say what that means for a training.
 
     Without NAME: the storage that runs keep their checkpoints in (longboat config set kubernetes.storage ...).
     """
-    from longboat.engines.kubernetes.exec.disk_benchmark import BenchmarkSize, meanings, probe
-    from longboat.engines.kubernetes.exec.helper_pod import HelperPodOptions
-    from longboat.engines.kubernetes.settings import DEFAULT_IMAGE
+    from longboat.engines.kubernetes.exec.disk_benchmark import BenchmarkSize, meanings
 
+    if compare and len(set(names)) < 2:
+        raise UsageError("--compare takes two volumes or more", hint="longboat volume probe --compare fast nas")
     extent = BenchmarkSize(size=parse_size(size), files=files)
     place = open_cluster()
-    storage = storage_of(place, name)
-    settings = place.settings
-    options = HelperPodOptions(pull_secrets=settings.pull_secrets, service_account=settings.service_account)
-    figures = probe(
-        place.client, storage, image=image or settings.image or DEFAULT_IMAGE, extent=extent, options=options
-    )
+    storages = {name: storage_of(place, name) for name in names} or {"": storage_of(place, None)}
+    measured = {name: measure(place, storage, image, extent) for name, storage in storages.items()}
+    if len(measured) > 1:
+        show_comparison(measured, output)
+        return
+    (figures,) = measured.values()
     if output == "table":
         print_figures(figures, meanings(figures))
     else:
         write({**plain(figures), "meaning": list(meanings(figures))}, output)
+
+
+def measure(place: KubernetesEngine, storage: Storage, image: str | None, extent: BenchmarkSize) -> DiskFigures:
+    from longboat.engines.kubernetes.exec.disk_benchmark import probe
+    from longboat.engines.kubernetes.exec.helper_pod import HelperPodOptions
+    from longboat.engines.kubernetes.settings import DEFAULT_IMAGE
+
+    settings = place.settings
+    options = HelperPodOptions(pull_secrets=settings.pull_secrets, service_account=settings.service_account)
+    chosen = image or settings.image or DEFAULT_IMAGE
+    return probe(place.client, storage, image=chosen, extent=extent, options=options)
+
+
+def show_comparison(measured: Mapping[str, DiskFigures], output: str) -> None:
+    from longboat.engines.kubernetes.exec.disk_benchmark import compare_figures, meanings
+
+    said = compare_figures(measured)
+    if output != "table":
+        volumes = {name: {**plain(figures), "meaning": list(meanings(figures))} for name, figures in measured.items()}
+        write({"volumes": volumes, "meaning": list(said)}, output)
+        return
+    rows: list[tuple[str, Callable[[DiskFigures], float]]] = [
+        ("write, MB/s", lambda figures: figures.write_bytes_per_s / 1e6),
+        ("read, MB/s", lambda figures: figures.read_bytes_per_s / 1e6),
+        ("small files made per second", lambda figures: figures.creates_per_s),
+        ("small files read per second", lambda figures: figures.reads_per_s),
+        ("free, GB", lambda figures: figures.free / 1e9),
+    ]
+    print_table(
+        ("", *measured), [(title, *(f"{rate(figures):,.0f}" for figures in measured.values())) for title, rate in rows]
+    )
+    print()
+    for line in said:
+        print(line)
 
 
 def storage_of(place: KubernetesEngine, name: str | None) -> Storage:

@@ -5,6 +5,8 @@ The measuring itself runs in a helper pod (`pod_program.probe`), in a scratch fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
@@ -21,6 +23,8 @@ DEFAULT_SIZE = 256 << 20  # larger than caches of network volumes, read in secon
 DEFAULT_FILES = 1000  # a thousand opens show the latency of one
 DEFAULT_FILE_SIZE = 100_000  # a photograph of a training set
 SLOW_READ = 200 * MB
+ALIKE = 1.2
+"""Two probes of one volume differ by as much."""
 CACHED = 8 * GB
 
 
@@ -79,6 +83,32 @@ def meanings(figures: DiskFigures) -> tuple[str, ...]:
         said.append("The reads were probably served from the machine's memory: the disk itself may be slower.")
     if figures.free < 20 * GB:
         said.append(f"Only {show_quantity(figures.free)} are free: few checkpoints fit.")
+    return tuple(said)
+
+
+def compare_figures(measured: Mapping[str, DiskFigures]) -> tuple[str, ...]:
+    """What the difference between volumes means for a training, and what helps on the slow ones. Pure."""
+    said = []
+    for work, rates in (
+        ("Checkpoints are written", {name: figures.write_bytes_per_s for name, figures in measured.items()}),
+        ("Large files are read", {name: figures.read_bytes_per_s for name, figures in measured.items()}),
+        ("Small files are read", {name: figures.reads_per_s for name, figures in measured.items()}),
+    ):
+        best, worst = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
+        factor = rates[best] / max(rates[worst], 1e-9)
+        if factor < ALIKE:
+            said.append(f"{work} about as fast on all of them.")
+        else:
+            said.append(f"{work} fastest on {best}: {factor:,.1f} times as fast as on {worst}.")
+    for name, figures in measured.items():
+        if figures.reads_per_s < IMAGES_PER_S / 4:
+            said.append(
+                f"{name}: each small file costs {1000 / max(figures.reads_per_s, 1e-9):,.0f} ms, as on most network"
+                " file systems. Tar shards, more loader workers, or a copy to scratch at the start help; a faster class"
+                " of throughput alone does not."
+            )
+        elif figures.read_bytes_per_s < SLOW_READ:
+            said.append(f"{name}: large reads are slow; more throughput (a larger volume or class) helps.")
     return tuple(said)
 
 

@@ -25,6 +25,7 @@ from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State, ranks_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
+from longboat.kubeapi.kinds import POD
 from longboat.kubeapi.streams.exec import run_in_pod
 
 if TYPE_CHECKING:
@@ -140,6 +141,12 @@ def _binary(stream: Any) -> BinaryIO:
     stream.flush()
     buffer: BinaryIO = stream.buffer
     return buffer
+
+
+def kill_pod(client: Client, snapshot: RunSnapshot, node: str, *, is_graceful: bool) -> None:
+    """Delete the pod of a node: without grace, as if its machine were gone; with it, as a drain does."""
+    pod = pod_of(snapshot, node=node)
+    client.delete(POD, pod.name, namespace=snapshot.record.namespace, grace_s=None if is_graceful else 0, uid=pod.uid)
 
 
 def copy_out(client: Client, snapshot: RunSnapshot, source: str, destination: Path, *, node: str | None = None) -> None:

@@ -47,6 +47,8 @@ def checked(raw: Mapping[str, Any]) -> dict[str, Any]:
     missing, ranks = raw.get("missing"), raw.get("ranks")
     if isinstance(missing, list):
         fields["missing"] = [str(node)[:MOST_TEXT] for node in missing[:MOST_NODES] if isinstance(node, str)]
+    if isinstance(raw.get("gpus"), list):
+        fields["gpus"] = raw["gpus"]  # read by `metrics.usage`, as the usage of ranks is
     if isinstance(ranks, dict):
         known = [(name, facts) for name, facts in ranks.items() if _is_number(name) and isinstance(facts, dict)]
         fields["ranks"] = {name: _rank(facts) for name, facts in known[:MOST_RANKS]}
@@ -58,7 +60,7 @@ def _is_number(name: str) -> bool:
 
 
 def _rank(facts: Mapping[str, Any]) -> dict[str, Any]:
-    rank: dict[str, Any] = {"alive": bool(facts.get("alive"))}
+    rank: dict[str, Any] = {"alive": bool(facts.get("alive")), "usage": facts.get("usage")}
     for name in ("step", "silent_s", "exit_code"):
         if _is_sane(facts.get(name)):
             rank[name] = facts[name]

@@ -52,16 +52,16 @@ SILENT_S = 300.0
 _COMMENTS = re.compile(rb'^ *#.*\n|^ *"""[^"]*"""\n', re.MULTILINE)
 
 
-@functools.lru_cache(maxsize=1)
-def program() -> str:
-    """The text of `pod_program` without comments, packed: it travels in an address, which should stay short."""
-    text = _COMMENTS.sub(b"", Path(pod_program.__file__).read_bytes())
+@functools.lru_cache(maxsize=2)
+def program(path: str = pod_program.__file__) -> str:
+    """The text of a program without comments, packed: it travels in an address, which should stay short."""
+    text = _COMMENTS.sub(b"", Path(path).read_bytes())
     return base64.urlsafe_b64encode(zlib.compress(text, 9)).decode()
 
 
-def command_of(verb: str, *arguments: str) -> list[str]:
-    """The command that does this in a pod."""
-    return ["python3", "-I", "-S", "-c", _START, program(), verb, *arguments]
+def command_of(verb: str, *arguments: str, path: str = pod_program.__file__) -> list[str]:
+    """The command that does this in a pod; `path`: the program that has the verb."""
+    return ["python3", "-I", "-S", "-c", _START, program(path), verb, *arguments]
 
 
 def check_path(path: str) -> str:
@@ -162,11 +162,11 @@ class Remote:
         )
         return code, out.getvalue(), err.getvalue()
 
-    def ask(self, verb: str, *arguments: str) -> Any:
-        """A verb of `pod_program` that answers in JSON. Raises EngineError for an answer that is none, or has no
-        end."""
+    def ask(self, verb: str, *arguments: str, path: str = pod_program.__file__) -> Any:
+        """A verb of `pod_program`, or of the program at `path`, that answers in JSON. Raises EngineError for an answer
+        that is none, or has no end."""
         parts, size = [], 0
-        for part in self._output(verb, *arguments):
+        for part in self._output(verb, *arguments, path=path):
             parts.append(part)
             size += len(part)
             if size > MOST_ANSWER:
@@ -176,8 +176,9 @@ class Remote:
         except (ValueError, RecursionError):
             raise EngineError(f"{self.pod}: the answer is not understood") from None
 
-    def _output(self, verb: str, *arguments: str) -> Iterator[bytes]:
-        place = ContainerProcess(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
+    def _output(self, verb: str, *arguments: str, path: str = pod_program.__file__) -> Iterator[bytes]:
+        command = tuple(command_of(verb, *arguments, path=path))
+        place = ContainerProcess(self.pod, self.namespace, self.container, command)
         said = b""
         with self._explained(), contextlib.closing(Session(self.client, place, stdin=False, tty=False)) as session:
             try:

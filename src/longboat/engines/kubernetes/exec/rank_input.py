@@ -21,6 +21,7 @@ from longboat.engines.kubernetes.manifests.volumes import NODE
 from longboat.engines.kubernetes.observe.snapshot import PodView
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
+from longboat.kubeapi.refusals import Refusals
 from longboat.kubeapi.streams.exec import ContainerProcess, Session, relay_streams
 
 EXIT_LATE = 202  # of the launcher: nobody waits for input any more
@@ -120,6 +121,7 @@ class RankInput:
     def _pass_on(self, pod: str) -> None:
         command = ("python3", "-I", "-S", LAUNCHER, "--stdin", NODE)
         place = ContainerProcess(pod, self._namespace, CONTAINER, command)
+        refusals = Refusals(was_allowed=True)  # to submit; whether also to exec is known after a while only
         for left in reversed(range(TRIES)):
             try:
                 session = Session(self._client, place, stdin=True, tty=False, needs_end=False)
@@ -127,7 +129,7 @@ class RankInput:
             except ObjectNotFound:
                 return  # it has ended
             except ApiError as error:
-                if not left or isinstance(error, Forbidden):
+                if not left or (isinstance(error, Forbidden) and not refusals.may_pass()):
                     self._tell_lost(error.message)
                     return
                 time.sleep(AGAIN_S)

@@ -136,7 +136,7 @@ def trouble_of(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ())
 
 
 def _pull_message(message: str, events: Iterable[Mapping[str, Any]]) -> str:
-    """A pod in back-off has forgotten why; its event remembers."""
+    """A pod in backoff has forgotten why; its event remembers."""
     if message and "back-off" not in message.lower():
         return message
     messages = [

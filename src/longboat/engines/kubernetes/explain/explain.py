@@ -49,6 +49,21 @@ LOG_S = 5.0
 BOUND = f"spec.nodeName!=,{UNFINISHED}"
 
 
+def explain_with_files(
+    client: Client, snapshot: RunSnapshot, status: RunStatus, environment: Mapping[str, str]
+) -> Explanation:
+    """`explain`, and which files a failed run lacked because they were no part of its code."""
+    explanation = explain(client, snapshot, status)
+    failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
+    if status.phase != "failed" or not failures:
+        return explanation
+    from longboat.engines.shared.code_snapshot import with_missed_files
+    from longboat.engines.shared.home import Home
+
+    run_of = (snapshot.record.bundle, snapshot.record.job, failures[-1])
+    return with_missed_files(explanation, Home(environment=environment), run_of, is_cluster=True)
+
+
 def explain(client: Client, snapshot: RunSnapshot, status: RunStatus | None = None) -> Explanation:
     """What happened to the run, or what it waits for."""
     status = status or full_status(client, snapshot)

@@ -108,6 +108,23 @@ def decide_gate(
     return admissions
 
 
+class Prospect(Value, frozen=True):
+    """What the gate would say to a run that is not there yet."""
+
+    starts: bool = False
+    is_possible: bool = True  # on these nodes and those that are on their way
+    start: float | None = None  # when, of one that waits; None: that depends on ends that nobody knows
+    reason: str = ""
+
+
+def foresee(candidate: GateCandidate, others: Sequence[GateCandidate], room: ClusterUsage, now: float) -> Prospect:
+    """The verdict that a run would get if it came now, behind those that wait in their order."""
+    ordered = sorted(map(_qualified, (*others, candidate)), key=lambda each: each.order)
+    inside = [each for each in ordered if each.let_in is not None]
+    hall = _Hall(room, ordered, inside, now)
+    return hall.foresee([each for each in ordered if each.let_in is None], candidate.full_name)
+
+
 def _patience(candidate: GateCandidate, gate_s: float, is_blind: bool) -> float:
     """How long a run that is in may take until all its pods have a node. Its own setting comes first."""
     own = gate_s if candidate.gate_s is None else candidate.gate_s
@@ -247,6 +264,18 @@ class _Hall:
         judged = [self._judge(candidate) for candidate in waiting]
         self.backfill.close()
         return [admission if isinstance(admission, Admission) else admission() for admission in judged]
+
+    def foresee(self, waiting: list[GateCandidate], name: str) -> Prospect:
+        judged = {candidate.full_name: self._judge(candidate) for candidate in waiting}
+        answer = judged[name]
+        if isinstance(answer, Admission) and answer.action == "let_in":
+            return Prospect(starts=True)
+        pods = next(candidate.pods for candidate in waiting if candidate.full_name == name)
+        is_possible = self._roomy.never(pods) is None
+        start = self.backfill.start_of(name) if is_possible else None
+        self.backfill.close()
+        reason = (answer if isinstance(answer, Admission) else answer()).reason
+        return Prospect(is_possible=is_possible, start=start, reason=reason)
 
     def _judge(self, candidate: GateCandidate) -> Admission | Callable[[], Admission]:
         if self.now < candidate.not_before:

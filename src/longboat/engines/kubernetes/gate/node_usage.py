@@ -6,6 +6,7 @@ are known, and what the others hold looks free.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -18,13 +19,17 @@ from longboat.engines.kubernetes.slim_objects import UNFINISHED, SlimNode, SlimP
 from longboat.fitting.backfill import UpcomingNode
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Claims, pods_of
+from longboat.fitting.model.quantities import is_gpu
 from longboat.fitting.model.volumes import claims_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden, ObjectNotFound, answer_or_none
 from longboat.kubeapi.kinds import CONFIG_MAP, NODE, POD, PVC, VOLUME, Kind
+from longboat.metrics.values import GpuUse
 
 AUTOSCALER_STATUS = "longboat-autoscaler-status"
 """What the autoscaler tells everybody. Read in its own namespace only: a tenant can write one like it into his own."""
+GPU_PRODUCT = "nvidia.com/gpu.product"
+"""Label of GPU feature discovery: the model."""
 SILENT_S = 300.0
 """An autoscaler that has written nothing for so long does not work: it writes every half minute."""
 
@@ -76,3 +81,19 @@ def _list_or_nothing(client: Client, kind: Kind) -> list[dict[str, Any]]:
         return client.list(kind).items
     except (Forbidden, ObjectNotFound):
         return []
+
+
+def free_gpus(usage: ClusterUsage) -> list[GpuUse]:
+    """GPUs that no pod has asked for, on nodes that take pods. Pure."""
+    taken: Counter[tuple[str, str]] = Counter()
+    for pod in usage.pods:
+        if pod.node is not None and not pod.is_finished:
+            for resource, count in pod.shape.requests:
+                taken[pod.node, resource] += count
+    free = []
+    for node in usage.nodes:
+        for resource, count in () if node.is_unschedulable else node.allocatable:
+            if is_gpu(resource):
+                model = node.labels.get(GPU_PRODUCT, "")
+                free += [GpuUse(node=node.name, model=model)] * max(0, count - taken[node.name, resource])
+    return free

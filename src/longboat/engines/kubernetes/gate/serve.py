@@ -121,7 +121,7 @@ def _ask(clients: Sequence[Client], snapshot: RunSnapshot, now: float) -> State 
 def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: RunSnapshot, now: float) -> State | None:
     """`clients`: of all namespaces that are looked at; only runs of `gates` are changed."""
     mine = {gate.origin.namespace: gate.client for gate in gates}
-    runs, candidates = _look_at_all(clients, frozenset(mine), now)
+    runs, candidates = look_at_all(clients, frozenset(mine), now)
     room = observe_room(clients[0], with_claims=False)
     if room is not None and any(candidate.let_in is None and candidate.not_before <= now for candidate in candidates):
         room = msgspec.structs.replace(room, upcoming=observe_upcoming(clients[0], now))
@@ -145,9 +145,10 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: R
     return answered
 
 
-def _look_at_all(
+def look_at_all(
     clients: Sequence[Client], mine: Container[str], now: float
 ) -> tuple[dict[Name, WaitingRun], list[GateCandidate]]:
+    """The runs that the gates concern, and who is judged: of other namespaces than `mine`, those that are in."""
     runs: dict[Name, WaitingRun] = {}
     candidates: list[GateCandidate] = []
     for client in clients:

@@ -29,6 +29,7 @@ class LauncherLogs:
         self._namespace = namespace
         self._pod = pod
         self._session: Session | None = None
+        self._was_allowed = False
         self._is_closed = False
 
     def read(self, seen: Mapping[str, int], *, follow: bool) -> Iterator[bytes]:
@@ -37,8 +38,9 @@ class LauncherLogs:
         place = ContainerProcess(self._pod, self._namespace, CONTAINER, ("python3", "-I", "-S", LAUNCHER, *words))
         try:
             session = self._session = Session(self._client, place, stdin=False, tty=False)
+            self._was_allowed = True
         except Forbidden:
-            self.is_usable = False
+            self.is_usable = self._was_allowed  # an API server that has just restarted refuses everybody for a moment
             raise
         try:
             yield from self._output(session)

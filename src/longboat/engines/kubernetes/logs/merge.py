@@ -69,8 +69,8 @@ class RunLogs:
     def past(self, state: State) -> Iterator[LogLine]:
         """All existing lines. `state`: as just observed."""
         self._read_all(self._spool, state)
-        lines = self._spool.lines(self._query)
-        yield from lines if self._query.tail is None else last_lines(lines, self._query.tail)
+        lines, query = self._spool.lines(self._query), self._query
+        yield from lines if query.tail is None else last_lines(lines, query.tail, of_all=query.tail_of_all)
 
     def _read_all(self, spool: LogSpool, state: State) -> None:
         pods = map(pod_view, list_pods(self._client, self._record))

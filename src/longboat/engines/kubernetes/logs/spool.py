@@ -69,7 +69,9 @@ class LogSpool:
             readers = [_reader(source, query) for source in log_sources]
             for line in heapq.merge(*(reader.lines(is_last=True) for reader in readers), key=lambda line: line.time):
                 # The reader keeps a last line without newline, which somebody might go on with; here nobody does.
-                if query.since is None or line.time >= query.since:
+                if (query.since is None or line.time >= query.since) and (
+                    query.until is None or line.time <= query.until
+                ):
                     yield line
 
 

@@ -109,7 +109,7 @@ def _line(record: Record) -> dict[str, Any]:
 
 
 def _checkpoints(record: Record) -> dict[str, Any]:
-    checkpoints = {"dir": record.checkpoint_dir, "keep": record.job.checkpoints.keep, "resume": record.resume_from}
+    checkpoints = {"dir": record.checkpoint_dir, "keep": record.job.checkpoints.rule, "resume": record.resume_from}
     return checkpoints if record.checkpoint_store is None else {**checkpoints, "store": record.checkpoint_store}
 
 

@@ -96,7 +96,7 @@ def run_objects(record: Record, secrets: Mapping[str, bytes], *, owner: Owner | 
     """
     objects: list[Object] = []
     if secrets:
-        objects.append(_secret(names.env_secret(record.name), secrets, "env"))
+        objects.append(secret_object(names.env_secret(record.name), secrets, "env"))
     objects.append(_budget(record))
     if record.network_policy:
         objects.append(network_policy(record))
@@ -115,9 +115,9 @@ def attempt_objects(record: Record, attempt: int, start: AttemptStart, *, owner:
         for each in made:
             each["metadata"]["labels"] = {**each["metadata"]["labels"], names.CHAINED: "true"}
     objects = [
-        _secret(name, {"gang": gang, "token": start.token.encode()}, "attempt"),
+        secret_object(name, {"gang": gang, "token": start.token.encode()}, "attempt"),
         _service(name, record, attempt),
-        *_claim_templates(record, attempt),
+        *claim_templates(record, attempt),
         *made,
     ]
     return [_finished(each, record, owner, labels) for each in objects]
@@ -133,20 +133,22 @@ def retry_templates(record: Record, pin: str, *, owner: Owner | None = None) -> 
     return templates
 
 
-def standalone(record: Record, start: AttemptStart, shared: Sequence[Object]) -> tuple[list[Object], list[str]]:
+def standalone(
+    record: Record, start: AttemptStart, shared: Sequence[Object], secrets: Mapping[str, bytes] | None = None
+) -> tuple[list[Object], list[str]]:
     """One attempt as objects that `kubectl apply` accepts and that then run by themselves, and what to know about them.
 
     `shared`: Secrets of launcher and code (`code.upload.upload_objects`). There is no record: nobody retries the run or
-    keeps what it leaves. Values of secrets are not part of it, only where they are expected.
+    keeps what it leaves. Without `secrets` (variable -> value) it only says where their values are expected.
     """
     started = msgspec.structs.replace(start, suspended=False)
     notices = []
-    for secret in sorted({name for name, _ in record.secrets.values()}):
+    for secret in sorted({name for name, _ in record.secrets.values()} if not secrets else ()):
         keys = ", ".join(sorted(key for name, key in record.secrets.values() if name == secret))
         notices.append(f"the Secret {secret} with {keys} is left out: create it in namespace {record.namespace} first")
     if record.job.retries.count:
         notices.append("nobody retries a run that was applied by hand")
-    objects = [*shared, *run_objects(record, {}), *attempt_objects(record, 0, started)]
+    objects = [*shared, *run_objects(record, secrets or {}), *attempt_objects(record, 0, started)]
     return objects, notices
 
 
@@ -161,7 +163,8 @@ def _finished(body: Object, record: Record, owner: Owner | None, labels: Mapping
     return {**body, "metadata": metadata}
 
 
-def _secret(name: str, data: Mapping[str, bytes], kind: str) -> Object:
+def secret_object(name: str, data: Mapping[str, bytes], kind: str) -> Object:
+    """A Secret of a run that nobody changes any more."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -193,7 +196,7 @@ def _budget(record: Record) -> Object:
     }
 
 
-def _claim_templates(record: Record, attempt: int) -> list[Object]:
+def claim_templates(record: Record, attempt: int) -> list[Object]:
     """DRA: what each pod of a role claims."""
     templates = []
     for role in record.job.roles:

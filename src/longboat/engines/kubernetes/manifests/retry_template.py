@@ -20,7 +20,7 @@ import copy
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from longboat.core.jobs import Role
 from longboat.engines.kubernetes import names
@@ -72,14 +72,19 @@ def template_objects(record: Record, pin: str, labels: Mapping[str, str]) -> lis
 
     `labels` are those of the run's objects.
     """
+    return as_templates(workloads(record, FIRST, labels, suspended=True), record, pin)
+
+
+def as_templates(bodies: Sequence[Object], record: Record, pin: str) -> list[Object]:
+    """Workloads of the first attempt as templates of later ones."""
+    own = {names.MANAGED_BY: "longboat", names.KIND: "template", names.TEMPLATE_OF: record.name}
+    queue = {QUEUE: NO_QUEUE} if record.queue is not None else {}
     objects = []
-    for body, name in zip(workloads(record, FIRST, labels, suspended=True), template_names(record), strict=True):
-        own = {names.MANAGED_BY: labels[names.MANAGED_BY], names.KIND: "template", names.TEMPLATE_OF: record.name}
-        queue = {QUEUE: NO_QUEUE} if record.queue is not None else {}
-        spec = body["spec"]
-        for job in _jobs(body):
+    for body, name in zip(copy.deepcopy(list(bodies)), template_names(record), strict=True):
+        spec = {**body["spec"], "suspend": True}
+        for job in _jobs({**body, "spec": spec}):
             _hide(job["spec"], pin)
-            if "metadata" in job:
+            if body["kind"] == "JobSet":
                 job["metadata"] = {"labels": own}
         if body["kind"] == "JobSet":
             spec["network"] = {"enableDNSHostnames": False}
@@ -143,57 +148,74 @@ def pins_of(template: Mapping[str, Any]) -> set[str]:
     return pins
 
 
-def copies(templates: Sequence[Object], record: Record, attempt: int, wanted: Sequence[Object]) -> list[Object]:
+def copies(
+    templates: Sequence[Object], record: Record, attempt: int, wanted: Sequence[Object], *, origin: Record | None = None
+) -> list[Object]:
     """The workloads of a later attempt: the templates, with what `wanted` (the same workloads as rendered from the
-    record) says about names, labels and suspension, and the attempt's names in place of the first attempt's."""
+    record) says about names, labels and suspension, and the attempt's names in place of the first attempt's.
+
+    `origin`: the run whose names the templates have, where that is another one, as for trials of a sweep; its pods have
+    the labels of that run."""
+    renaming = _Renaming(origin or record, record, attempt, has_labels=origin is None)
     roles = list(record.job.roles)
     objects = []
     for held, rendered in zip(templates, wanted, strict=True):
         made = {key: rendered[key] for key in ("apiVersion", "kind", "metadata")}
         if rendered["kind"] == "JobSet":
-            objects.append({**made, "spec": _jobset(held["spec"], rendered["spec"], record, attempt)})
+            objects.append({**made, "spec": _jobset(held["spec"], rendered["spec"], renaming)})
         else:
-            spec = _job(held["spec"], rendered["spec"], record, roles[len(objects)], attempt)
+            spec = _job(held["spec"], rendered["spec"], roles[len(objects)], renaming)
             objects.append({**made, "spec": {**spec, "suspend": rendered["spec"]["suspend"]}})
     return objects
 
 
-def _jobset(held: Object, rendered: Object, record: Record, attempt: int) -> Object:
+class _Renaming(NamedTuple):
+    """Of a template that has the names of the first attempt of `origin`."""
+
+    origin: Record
+    record: Record
+    attempt: int
+    has_labels: bool  # the template's pods have the labels of this run already, but those of the attempt
+
+
+def _jobset(held: Object, rendered: Object, renaming: _Renaming) -> Object:
     replicated = []
-    pairs = zip(held["replicatedJobs"], rendered["replicatedJobs"], record.job.roles, strict=True)
+    pairs = zip(held["replicatedJobs"], rendered["replicatedJobs"], renaming.record.job.roles, strict=True)
     for held_job, ours, role in pairs:
-        spec = _job(held_job["template"]["spec"], ours["template"]["spec"], record, role, attempt)
+        spec = _job(held_job["template"]["spec"], ours["template"]["spec"], role, renaming)
         template = {"metadata": ours["template"]["metadata"], "spec": spec}
         replicated.append({**held_job, "name": ours["name"], "template": template})
     kept = {key: value for key, value in held.items() if key not in ("replicatedJobs", "network", "suspend")}
     return {**kept, "suspend": rendered["suspend"], "network": rendered["network"], "replicatedJobs": replicated}
 
 
-def _job(held: Object, rendered: Object, record: Record, role: Role, attempt: int) -> Object:
+def _job(held: Object, rendered: Object, role: Role, renaming: _Renaming) -> Object:
     spec = copy.deepcopy({key: value for key, value in held.items() if key not in ("selector", "suspend")})
     spec["parallelism"] = spec["completions"]
     pod = spec["template"]
     labels = (pod.get("metadata") or {}).get("labels") or {}
     ours = rendered["template"]["metadata"]["labels"]
     kept = {key: value for key, value in labels.items() if key not in SERVER_LABELS}
+    own = {key: ours[key] for key in (names.RUN, names.ATTEMPT)} if renaming.has_labels else ours
     pod["metadata"] = {
         **{key: value for key, value in (pod.get("metadata") or {}).items() if key == "annotations"},
-        "labels": {**kept, **{key: ours[key] for key in (names.RUN, names.ATTEMPT)}},
+        "labels": {**kept, **own},
     }
-    _rename(pod["spec"], record, role, attempt)
+    _rename(pod["spec"], role, renaming)
     return spec
 
 
-def _rename(pod_spec: Object, record: Record, role: Role, attempt: int) -> None:
+def _rename(pod_spec: Object, role: Role, renaming: _Renaming) -> None:
     """The first attempt's names, where the template has them, become this one's; the pin is left out."""
-    before, after = names.attempt_name(record.name, FIRST), names.attempt_name(record.name, attempt)
+    origin, record, attempt, _ = renaming
+    before, after = names.attempt_name(origin.name, FIRST), names.attempt_name(record.name, attempt)
     if pod_spec.get("subdomain") == before:
         pod_spec["subdomain"] = after
     for volume in pod_spec.get("volumes") or ():
         if volume.get("name") == "gang" and (volume.get("secret") or {}).get("secretName") == before:
             volume["secret"]["secretName"] = after
     for claim in pod_spec.get("resourceClaims") or ():
-        if claim.get("resourceClaimTemplateName") == claim_template_name(record, role, FIRST):
+        if claim.get("resourceClaimTemplateName") == claim_template_name(origin, role, FIRST):
             claim["resourceClaimTemplateName"] = claim_template_name(record, role, attempt)
     main = _main(pod_spec)
     main["env"] = [entry for entry in main.get("env") or () if entry.get("name") != PIN]

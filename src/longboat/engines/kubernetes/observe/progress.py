@@ -10,6 +10,7 @@ from longboat.core.runs import Phase, RankStatus
 from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import expected_nodes
+from longboat.metrics.usage import usage_of
 
 FACTS = 12  # lines of `status`; of a large gang the first show what happens
 
@@ -88,6 +89,7 @@ def ended_ranks(pod: PodView) -> list[RankStatus]:
             step=end.step,
             metrics=said.metrics if end is said.furthest else {},
             exit_code=end.exit_code,
+            usage=usage_of(said.usage if end is said.furthest else None),
         )
         for end in (said.ranks if said is not None else ())
         if said is not None

@@ -55,6 +55,7 @@ class NodeEnd(Value, frozen=True):
     ended_by: str | None = None
     ranks: tuple[RankEnd, ...] = ()
     metrics: dict[str, float] = {}  # of the rank that came furthest
+    usage: dict[str, Any] = {}  # of that rank: its pace, and metrics that were no finite numbers
     first: RankReport | None = None
     resumed_from: str | None = None
     checkpoint: str | None = None

@@ -8,7 +8,7 @@ that was read: `Conflict` means that somebody else took a turn, and is passed on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,8 +41,16 @@ MOST_TAIL_BYTES = 256 << 10
 """Of all attempts together: a ConfigMap holds 1 MiB."""
 
 
-def apply(client: Client, snapshot: RunSnapshot, turn: Decision) -> str:
-    """The state, the actions, the state afterwards. Returns the version of the record; raises Conflict."""
+class Applied(NamedTuple):
+    """The record as a turn has left it."""
+
+    version: str
+    state: State
+    is_held: bool  # the gate has answered that the run waits on; nothing but the record was changed
+
+
+def apply(client: Client, snapshot: RunSnapshot, turn: Decision) -> Applied:
+    """The state, the actions, the state afterwards. Raises Conflict."""
     version = snapshot.version
     state = _with_tails(client, snapshot, turn) if turn.state is not None else None
     seen = msgspec.structs.replace(snapshot, state=state or snapshot.state)
@@ -50,12 +58,15 @@ def apply(client: Client, snapshot: RunSnapshot, turn: Decision) -> str:
         version = write_state(client, snapshot.record.name, version, state)
     after = turn.after
     tell_all(client, seen, [action for action in turn.actions if isinstance(action, SendStop)])
+    is_held = False
     for action in turn.actions:
         noted = act(client, seen, action)
+        if isinstance(action, Admit) and noted is not None:
+            is_held = noted.gate.let_in is None and seen.state.gate.let_in is None  # not put back, which suspends it
         after = noted or after
     if after is not None and after != seen.state:
         version = write_state(client, snapshot.record.name, version, after)
-    return version
+    return Applied(version, after or seen.state, is_held and len(turn.actions) == 1)
 
 
 def act(client: Client, snapshot: RunSnapshot, action: Action) -> State | None:

@@ -21,9 +21,10 @@ from longboat.core.jobs import MOST_AFTER
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.expiry import due_at, expire_if_due
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
+from longboat.engines.kubernetes.observe.run_gauges import RunGauges
 from longboat.engines.kubernetes.reconcile.outlook import Reconciled
 from longboat.engines.kubernetes.reconcile.reconciler import turn
-from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
+from longboat.engines.kubernetes.reconcile.workqueue import RunKey, TurnWorkers
 from longboat.engines.kubernetes.record_store import STATES, STOP
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.slim_objects import RunObject
@@ -37,8 +38,6 @@ SETTLE_S = 0.05
 """Changes come in bursts; one turn serves all of a burst."""
 STEPS_S = 0.5
 """The same for steps on the way (a pod is scheduled, pulls its image, starts): none of them needs us at once."""
-AGAIN_S = 2.0
-"""After a turn that failed: another try, then after twice as long, and so on up to LOOK_S."""
 LOOK_S = 60.0
 """Every run that has not ended is looked at so often, whatever the watches tell."""
 GATE_S = 0.5
@@ -58,7 +57,8 @@ SHARED = {GATE: "the gate", EXPIRY: "expiry"}
 class Controller:
     """Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong.
 
-    Of `namespaces` (None: all) each is watched by itself: there may be rights in no others.
+    Of `namespaces` (None: all) each is watched by itself: there may be rights in no others. `on_record` is told of
+    every change of a record, with the run's phase.
     """
 
     def __init__(
@@ -68,25 +68,27 @@ class Controller:
         namespaces: Sequence[str] | None = None,
         say: Callable[[str], None],
         may_work: Callable[[], bool] = lambda: True,
+        on_record: Callable[[Change[RunObject], str], None] = lambda *_: None,
     ) -> None:
+        self._on_record = on_record
         self._client = client
         self._namespaces: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
         self._say = say
         self._may_work = may_work
-        self._agenda = WorkQueue()
+        self._workers = TurnWorkers(self._work_on, title=_title, longest_s=LOOK_S, say=say, may_work=may_work)
+        self._agenda = self._workers.agenda
         self._clients: dict[str, Client] = {}
         self._open: dict[RunKey, bool] = {}  # runs that have not ended: whether they wait at the gate
         self._starting: set[RunKey] = set()  # those of them that may hold places without having pods there
         self._chained: dict[RunKey, tuple[str, ...]] = {}  # runs that have not ended: those they start after
-        self._trouble: dict[RunKey, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
         self._marks: dict[str, tuple[object, ...]] = {}  # uid of a pod or workload: as it was when it last mattered
         self._served: dict[RunKey, str] = {}  # version of the record that the last turn has dealt with
         self._expiring: dict[RunKey, float] = {}  # ended runs: when their objects go, by the server's clock
         self._gate_from = 0.0  # when the gate may be served again, of `time.monotonic`
         self._gates = GateGroup(self._at_gate)
+        self.gauges = RunGauges()
         self._lock = threading.Lock()
         self._reflectors: list[tuple[Kind, Reflector[RunObject]]] = []
-        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         ours = names.selector([(names.MANAGED_BY, "longboat")])
@@ -94,18 +96,14 @@ class Controller:
         self._reflect(CONFIG_MAP, runs, self._record)
         for kind in (POD, JOB, JOBSET):  # JobSet need not be served, now or ever
             self._reflect(kind, ours, self._part)
-        for number in range(WORKERS):
-            thread = threading.Thread(target=self._work, name=f"turns-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self._workers.start("turns", WORKERS)
 
     def close(self) -> None:
         """No turn begins any more; those under way are waited for, within reason. They may be cut off anywhere."""
         self._agenda.close()
         for _, reflector in self._reflectors:
             reflector.close()
-        for thread in self._threads:
-            thread.join(timeout=10.0)
+        self._workers.join()
         for client in list(self._clients.values()):
             unshare_gate(client)
 
@@ -124,8 +122,8 @@ class Controller:
 
     def why_unhealthy(self) -> str:
         """Threads that ended, and watches that have been blind for long; empty: none."""
-        ended = [f"the thread {thread.name} has ended" for thread in self._threads if not thread.is_alive()]
-        return "; ".join([*ended, *(text for reflector in self._needed() if (text := reflector.why_long_stale()))])
+        stale = [text for reflector in self._needed() if (text := reflector.why_long_stale())]
+        return "; ".join([*self._workers.ended(), *stale])
 
     def _needed(self) -> list[Reflector[RunObject]]:
         """A cluster need not serve JobSets."""
@@ -155,6 +153,8 @@ class Controller:
         meta = change.object.metadata
         key = RunKey(meta.namespace, meta.name)
         state = _state(change.object)
+        self.gauges.note(meta.namespace, meta.name, state, is_deleted=change.type == "DELETED")
+        self._on_record(change, state.phase)
         if change.type == "DELETED" or state.is_final:
             self._wake_followers(key)
             if self._forget(key):
@@ -245,21 +245,6 @@ class Controller:
 
     # turns
 
-    def _work(self) -> None:
-        while (key := self._agenda.take()) is not None:
-            if not self._may_work():
-                self._agenda.close()
-                return
-            try:
-                pause = self._work_on(key)
-                self._trouble.pop(key, None)
-                if pause is not None:
-                    self._agenda.note(key, time.monotonic() + pause)
-            except Exception as error:  # one bad run must not end the turns of all others
-                self._note_trouble(key, error)
-            finally:
-                self._agenda.done(key)
-
     def _work_on(self, key: RunKey) -> float | None:
         """Seconds until it is due again although nothing changes."""
         if key == EXPIRY:
@@ -316,7 +301,7 @@ class Controller:
             except Exception as error:  # one that cannot ask must not keep all others waiting
                 if number == len(waiting) - 1:
                     raise
-                self._note_trouble(key, error)
+                self._workers.note_trouble(key, error)
                 self._pass_over(key)
                 continue
             if outlook is not None and outlook.snapshot.workloads_of(outlook.snapshot.state.attempt):
@@ -349,14 +334,6 @@ class Controller:
             self._forget(key)
             return None
 
-    def _note_trouble(self, key: RunKey, error: Exception) -> None:
-        text = error.message if isinstance(error, LongboatError) else f"{type(error).__name__}: {error}"
-        times, before = self._trouble.get(key, (0, ""))
-        self._trouble[key] = (times + 1, text)
-        if text != before:
-            self._say(f"{SHARED.get(key) or f'{key.namespace}/{key.run}'}: {text}")
-        self._agenda.note(key, time.monotonic() + min(LOOK_S, AGAIN_S * 2 ** min(times, 10)))
-
     def _of(self, namespace: str) -> Client:
         """The same connections, seen from a run's namespace."""
         with self._lock:
@@ -366,6 +343,10 @@ class Controller:
                 share_gate(own, self._gates)
                 self._clients[namespace] = own
             return self._clients[namespace]
+
+
+def _title(key: RunKey) -> str:
+    return SHARED.get(key) or f"{key.namespace}/{key.run}"
 
 
 def _state(record: RunObject) -> State:

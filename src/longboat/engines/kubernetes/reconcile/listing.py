@@ -14,16 +14,20 @@ import msgspec
 
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.gate.node_usage import free_gpus, observe_room
 from longboat.engines.kubernetes.observe.observe import list_queued, queue_of, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.outlook import predicted
 from longboat.engines.kubernetes.record_store import ListedRun, list_records
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.slim_objects import RunPod, SlimWorkload
-from longboat.engines.kubernetes.status import MOST_ASKED, ask_launchers, brief_status, with_step
+from longboat.engines.kubernetes.status import MOST_ASKED, ask_launchers, brief_status, with_ranks, with_step
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, ObjectNotFound
+from longboat.kubeapi.errors import ApiError, ObjectNotFound, answer_or_none
 from longboat.kubeapi.kinds import JOB, JOBSET, POD, Kind
+from longboat.metrics.judgements import with_figures
+from longboat.metrics.usage import gpus_of
+from longboat.metrics.values import Activity
 
 OURS = f"{names.MANAGED_BY}=longboat"
 AT_ONCE = 100
@@ -45,32 +49,40 @@ def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStat
 
 def predicted_states(client: Client, opened: Sequence[ListedRun], notice: Callable[[str], None]) -> dict[str, State]:
     """The states that turns would write; of a run whose parts cannot be seen, none."""
-    kinds = {JOBSET if run.record.workload == "jobset" else JOB for run in opened}
-    runs = [listed_run.record.name for listed_run in opened]
     try:
-        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
-            pods = pool.submit(_by_run, client, POD, runs, RunPod)
-            lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
-            is_queued = any(run.record.gated_by == "kueue" for run in opened)
-            queued = list_queued(client) if is_queued else []
-            made = [future.result() for future in lists]
-            shown = pods.result()
+        snapshots = listed_snapshots(client, opened)
     except ApiError as error:
         notice(f"runs are shown as they were last seen: {error.message}")
         return {}
     now = client.now()
-    states = {}
+    return {
+        name: with_overdue_restart(snapshot, predicted(snapshot, now).snapshot.state, now)
+        for name, snapshot in snapshots.items()
+    }
+
+
+def listed_snapshots(client: Client, opened: Sequence[ListedRun]) -> dict[str, RunSnapshot]:
+    """Runs with their workloads and pods, by a few lists. Nodes are not looked at. Raises ApiError."""
+    kinds = {JOBSET if run.record.workload == "jobset" else JOB for run in opened}
+    runs = [listed_run.record.name for listed_run in opened]
+    with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
+        pods = pool.submit(_by_run, client, POD, runs, RunPod)
+        lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
+        is_queued = any(run.record.gated_by == "kueue" for run in opened)
+        queued = list_queued(client) if is_queued else []
+        made = [future.result() for future in lists]
+        shown = pods.result()
+    snapshots = {}
     for listed in opened:
         name = listed.record.name
         workloads = [workload_view(body) for bodies in made for body in bodies.get(name, ())]
-        snapshot = snapshot_of(
+        snapshots[name] = snapshot_of(
             listed.body,
             workloads=workloads,
             pods=[pod_view(body) for body in shown.get(name, ())],
             queue=queue_of(listed.record, listed.state, workloads, queued),
         )
-        states[name] = with_overdue_restart(snapshot, predicted(snapshot, now).snapshot.state, now)
-    return states
+    return snapshots
 
 
 def with_steps(client: Client, runs: Sequence[RunStatus]) -> list[RunStatus]:
@@ -88,6 +100,38 @@ def with_steps(client: Client, runs: Sequence[RunStatus]) -> list[RunStatus]:
     answers_by_pod = ask_launchers(client, list(first.values()), by_pod=True)
     answers = {name: (pod, answers_by_pod[pod.name]) for name, pod in first.items() if pod.name in answers_by_pod}
     return [with_step(run, *answers[run.name]) if run.name in answers else run for run in runs]
+
+
+def activity_of(client: Client, runs: Sequence[RunStatus]) -> Activity:
+    """The runs that have not ended, and the GPUs that their launchers tell of, as many as can be asked; and those
+    that nobody has."""
+    opened = [run for run in runs if not run.is_final]
+    asked = [run for run in opened if run.phase == "running"]
+    try:
+        bodies = _by_run(client, POD, [run.name for run in asked], RunPod) if asked else {}
+    except ApiError:
+        bodies = {}
+    pods = {
+        run.name: [
+            view
+            for view in map(pod_view, bodies.get(run.name, ()))
+            if view.attempt == run.attempt and view.is_running and not view.is_unready
+        ]
+        for run in asked
+    }
+    # The first node of every run before further nodes of any: a large gang leaves the others visible.
+    first = sorted((view for views in pods.values() for view in views), key=lambda view: view.index)
+    answers = ask_launchers(client, first[:MOST_ASKED], by_pod=True)
+    now, gpus, shown = client.now(), [], []
+    for run in opened:
+        answered = [(view, answers[view.name]) for view in pods.get(run.name, ()) if view.name in answers]
+        shown.append(with_figures(with_ranks(run, answered), now) if answered else run)
+        for view, answer in answered:
+            node = f"{view.host} ({view.node})" if view.host else view.node
+            sampled = gpus_of(answer.get("gpus"), node)
+            gpus += [msgspec.structs.replace(gpu, run=run.name, user=run.user) for gpu in sampled]
+    room = answer_or_none(lambda: observe_room(client, with_claims=False))
+    return Activity(runs=tuple(shown), gpus=(*gpus, *(free_gpus(room) if room is not None else ())))
 
 
 def with_overdue_restart(snapshot: RunSnapshot, state: State, now: float) -> State:

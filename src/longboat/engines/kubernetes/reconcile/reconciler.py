@@ -24,7 +24,7 @@ from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
 from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.actions import Action, Decision
-from longboat.engines.kubernetes.reconcile.apply import apply
+from longboat.engines.kubernetes.reconcile.apply import Applied, apply
 from longboat.engines.kubernetes.reconcile.chain import drive_predecessors
 from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, MOST_TURNS, Reconciled, predicted
@@ -64,9 +64,13 @@ def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Re
         if decided.state is None and decided.actions == done:
             return Reconciled(snapshot, client.now() + AGAIN_S)  # the gate is closed, or another process holds it
         done = decided.actions
-        after = _take(client, snapshot, decided)
-        is_known = after is not None and not decided.actions
-        snapshot = after if after is not None and is_known else observe(client, run, client.now())
+        applied = _take(client, snapshot, decided)
+        if applied is None or (decided.actions and not applied.is_held):
+            snapshot = observe(client, run, client.now())
+            continue
+        snapshot = msgspec.structs.replace(snapshot, state=applied.state, version=applied.version)
+        if applied.is_held:
+            return Reconciled(snapshot, client.now() + AGAIN_S)
     return Reconciled(snapshot, client.now() + AGAIN_S)
 
 
@@ -81,10 +85,10 @@ def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) ->
     return turn(client, run, snapshot=snapshot)
 
 
-def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> RunSnapshot | None:
-    """One turn: apply, and return the run with its new state; None on a conflict with another writer."""
+def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> Applied | None:
+    """One turn: apply; None on a conflict with another writer, and where the run may not go on."""
     try:
-        version = apply(client, snapshot, decided)
+        return apply(client, snapshot, decided)
     except Conflict:
         return None
     except CannotRetry as error:
@@ -97,7 +101,6 @@ def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> RunSnapsh
     except ObjectNotFound:
         # The run is being removed under our hands, or its namespace.
         return None
-    return msgspec.structs.replace(snapshot, state=decided.state or snapshot.state, version=version)
 
 
 def _end(client: Client, snapshot: RunSnapshot, error: CannotRetry | ForeignObject) -> None:

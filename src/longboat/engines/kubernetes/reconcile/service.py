@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+from longboat.engines.kubernetes.observe.run_gauges import RunGauges
 from longboat.engines.kubernetes.reconcile.controller import Controller
-from longboat.engines.shared.probe_server import serve
+from longboat.engines.kubernetes.slim_objects import RunObject
+from longboat.engines.shared.probe_server import TextPage, serve
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.leases import Leader, process_identity
+from longboat.kubeapi.watch import Change
+from longboat.metrics.prometheus import TEXT
 
 LOOK_S = 0.2
 """Between two looks at whether it still leads: so soon it ends when it is told to or another may lead."""
@@ -19,12 +24,37 @@ REPORT_S = 10.0
 """Between two looks at what its watches cannot see, which is told."""
 
 
+class Companion(Protocol):
+    """What works beside the controller of runs, while that leads."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def note_record(self, change: Change[RunObject], phase: str) -> None: ...
+
+    def blind_spots(self) -> list[str]: ...
+
+    def why_unhealthy(self) -> str: ...
+
+
 class ControllerService:
-    """Stands by until it leads, works while it leads. `say` is told what a person should read, `where` it works."""
+    """Stands by until it leads, works while it leads. `say` is told what a person should read, `where` it works.
+
+    `companion`: makes what works beside it, with the arguments of a Controller."""
 
     def __init__(
-        self, client: Client, home: str, served: Sequence[str], *, where: str, say: Callable[[str], None]
+        self,
+        client: Client,
+        home: str,
+        served: Sequence[str],
+        *,
+        where: str,
+        say: Callable[[str], None],
+        companion: Callable[..., Companion],
     ) -> None:
+        self.make_companion = companion
+        self.companion: Companion | None = None
         self.client = client
         self.served = served
         self.where = where
@@ -39,19 +69,25 @@ class ControllerService:
         self.ending = ending
         if health_port is not None:
             checks = {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready}
-            serve(health_port, checks, option="--health-port")
+            pages = {"/metrics": TextPage(self.metrics, TEXT)}
+            serve(health_port, checks, option="--health-port", pages=pages)
         self.leader.start()
         try:
             self.work()
         finally:
             self.leader.stop()
 
+    def metrics(self) -> str:
+        """The page for Prometheus; one that stands by knows of no runs."""
+        controller = self.controller if self.leader.is_leader else None
+        return (controller.gauges if controller is not None else RunGauges()).text(lambda: self.leader.is_leader)
+
     def why_unhealthy(self) -> str:
         """Problems that a restart may fix: ended threads, watches that have been stale for long. Empty: none."""
         if not self.leader.is_alive:
             return "a thread that keeps the Lease has ended"
-        controller = self.controller
-        return controller.why_unhealthy() if controller is not None and self.leader.is_leader else ""
+        workers = (self.controller, self.companion) if self.leader.is_leader else ()
+        return "; ".join(text for worker in workers if worker is not None and (text := worker.why_unhealthy()))
 
     def why_not_ready(self) -> str:
         """Empty: it leads and sees what there is, or stands by. An update waits for this before it ends the old one."""
@@ -79,14 +115,13 @@ class ControllerService:
             return left_s() > 0 and not self.ending.is_set()
 
         self.say(f"{self.leader.identity} leads" + (f", in {self.where}" if self.where else ""))
-        controller = Controller(
-            self.client.within(left_s),
-            namespaces=self.served or None,
-            say=self.say,
-            may_work=may_work,
-        )
-        self.controller = controller
+        client = self.client.within(left_s)
+        options: dict[str, Any] = {"namespaces": self.served or None, "say": self.say}
+        companion = self.make_companion(client, may_work=may_work, **options)
+        controller = Controller(client, may_work=may_work, on_record=companion.note_record, **options)
+        self.controller, self.companion = controller, companion
         controller.start()
+        companion.start()
         try:
             since = 0.0
             while may_work():
@@ -94,8 +129,9 @@ class ControllerService:
                 since += LOOK_S
                 if since >= REPORT_S:
                     since = 0.0
-                    self.report(controller.blind_spots())
+                    self.report([*controller.blind_spots(), *companion.blind_spots()])
         finally:
+            companion.close()
             controller.close()
         if not self.ending.is_set():
             self.say("another leads now")

@@ -1,11 +1,19 @@
-"""Delaying work queue; one worker per key. No I/O."""
+"""Delaying work queue, one worker per key, and the threads that take turns of its keys."""
 
 from __future__ import annotations
 
 import heapq
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
+
+from longboat.core.errors import LongboatError
+
+AGAIN_S = 2.0
+"""After a turn that failed: another try, then after twice as long, and so on."""
+LEAVING_S = 10.0
+"""How long a turn under way is waited for when all end: it may be cut off anywhere."""
 
 
 class RunKey(NamedTuple):
@@ -76,3 +84,64 @@ class WorkQueue:
             self._due[key] = at
             heapq.heappush(self._heap, (at, key))
             self._changed.notify()
+
+
+class TurnWorkers:
+    """Threads that take a turn of each key that is due. `turn` returns the seconds until the next; None: when noted.
+
+    A turn that fails is told once for each reason, and tried again with a backoff of at most `longest_s`. All end when
+    `may_work` says no.
+    """
+
+    def __init__(
+        self,
+        turn: Callable[[RunKey], float | None],
+        *,
+        title: Callable[[RunKey], str],
+        longest_s: float,
+        say: Callable[[str], None],
+        may_work: Callable[[], bool],
+    ) -> None:
+        self.agenda = WorkQueue()
+        self._turn, self._title, self._longest_s = turn, title, longest_s
+        self._say, self._may_work = say, may_work
+        self._trouble: dict[RunKey, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
+        self._threads: list[threading.Thread] = []
+
+    def start(self, name: str, count: int) -> None:
+        for number in range(count):
+            thread = threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def join(self) -> None:
+        """Wait for the turns under way, within reason; the agenda is closed."""
+        for thread in self._threads:
+            thread.join(timeout=LEAVING_S)
+
+    def ended(self) -> list[str]:
+        """Threads that have ended, which none does by itself."""
+        return [f"the thread {thread.name} has ended" for thread in self._threads if not thread.is_alive()]
+
+    def note_trouble(self, key: RunKey, error: Exception) -> None:
+        text = error.message if isinstance(error, LongboatError) else f"{type(error).__name__}: {error}"
+        times, before = self._trouble.get(key, (0, ""))
+        self._trouble[key] = (times + 1, text)
+        if text != before:
+            self._say(f"{self._title(key)}: {text}")
+        self.agenda.note(key, time.monotonic() + min(self._longest_s, AGAIN_S * 2 ** min(times, 10)))
+
+    def _work(self) -> None:
+        while (key := self.agenda.take()) is not None:
+            if not self._may_work():
+                self.agenda.close()
+                return
+            try:
+                pause = self._turn(key)
+                self._trouble.pop(key, None)
+                if pause is not None:
+                    self.agenda.note(key, time.monotonic() + pause)
+            except Exception as error:  # one bad key must not end the turns of all others
+                self.note_trouble(key, error)
+            finally:
+                self.agenda.done(key)

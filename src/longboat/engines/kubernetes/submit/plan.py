@@ -57,10 +57,13 @@ def _waits(job: Job, record: Record) -> list[Action]:
     return actions
 
 
-def make_manifests(submitter: Submitter, offer: PreparedRun) -> tuple[list[dict[str, Any]], list[str]]:
+def make_manifests(
+    submitter: Submitter, offer: PreparedRun, *, with_secrets: bool = False
+) -> tuple[list[dict[str, Any]], list[str]]:
     """The run as objects that need nothing of Longboat afterwards, and what to know about them.
 
-    Code and launcher are among them; values of secrets are not. Raises Refused for code that only fits a storage.
+    Code and launcher are among them; values of secrets only where they are asked for. Raises Refused for code that
+    only fits a storage.
     """
     from longboat.engines.kubernetes.creation import start_of
     from longboat.engines.kubernetes.submit.code.upload import plan_upload, upload_objects
@@ -69,5 +72,6 @@ def make_manifests(submitter: Submitter, offer: PreparedRun) -> tuple[list[dict[
     upload = plan_upload(None, submitter.store, offer.code, has_storage=False)
     record = submitter.record_of(offer, offer.submission.run_id or offer.job.name, upload)
     start = start_of(record, State(), code=upload.manifest, now=record.created)
-    objects, notices = manifests.standalone(record, start, upload_objects(upload, record.namespace))
+    secrets = {variable: value.encode() for variable, value in offer.secrets.items()} if with_secrets else {}
+    objects, notices = manifests.standalone(record, start, upload_objects(upload, record.namespace), secrets)
     return objects, [*offer.notices, *notices]

@@ -7,6 +7,7 @@ from longboat.engines.kubernetes.record_store import find_record, list_records, 
 from longboat.engines.kubernetes.records import Record, State, Storage
 from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
 from longboat.kubeapi.client import Client
+from longboat.storage.inventory.entries import choose, named_checkpoint
 from longboat.storage.urls import object_url
 
 
@@ -22,6 +23,8 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
             if wanted.rstrip("/") in (record.checkpoint_dir, state.checkpoint):
                 return _newest(client, record, state)
         return wanted.rstrip("/")
+    named = named_checkpoint(wanted)
+    wanted, step = named if named is not None else (wanted, "")
     try:
         record, state = read_record(find_record(client, wanted))
     except NotFound:
@@ -29,7 +32,17 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
         raise NotFound(message, hint=f"name a run, or a folder of the storage; {COMPLETE}") from None
     if record.checkpoint_store is None:
         _check_storage(record, storage)
-    return _newest(client, record, state)
+    return _of_step(client, record, step) if step else _newest(client, record, state)
+
+
+def _of_step(client: Client, record: Record, step: str) -> str:
+    import os
+
+    from longboat.engines.kubernetes.checkpoints import open_place
+    from longboat.engines.kubernetes.reconcile.outlook import look
+
+    with open_place(client, look(client, record.name).snapshot, os.environ) as place:
+        return f"{place.where}/{choose(place.entries(), step, record.name).name}"
 
 
 def _newest(client: Client, record: Record, state: State) -> str:

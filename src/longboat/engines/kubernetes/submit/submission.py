@@ -107,7 +107,7 @@ class Submitter:
         for name in [run_id] if run_id is not None else free_names(self.client, offer.job.name, offer.taken):
             record = self.record_of(offer, name, upload)
             if not is_tried:
-                self._try([*self.objects_of(offer, record, upload), *templates_of(record, "", {}, None)])
+                self.try_objects([*self.objects_of(offer, record, upload), *templates_of(record, "", {}, None)])
                 is_tried = True
             created = self._take_name(record, is_chosen=run_id is not None)
             if created is not None and _uid_of(created) == record.uid:
@@ -164,7 +164,7 @@ class Submitter:
             *manifests.attempt_objects(record, 0, start, owner=owner),
         ]
 
-    def _try(self, objects: Sequence[Object]) -> None:
+    def try_objects(self, objects: Sequence[Object]) -> None:
         """Create everything as a trial: a field that is refused, or dropped without a word, is an error now."""
 
         def attempt(body: Object) -> list[str]:

@@ -58,7 +58,7 @@ class SlotTicket:
             tickets = self._tickets()
             held: dict[str, int] = {}
             try:
-                free = self._free(machine, tickets, held)
+                free = _free(self._home, machine, self.ticket, tickets, held)
                 reason = decide_admission(self.ticket, tickets, free)
                 if reason is not None:
                     return reason, []
@@ -95,43 +95,76 @@ class SlotTicket:
         write_bytes(self._path, msgspec.json.encode(self.ticket))
 
     def _tickets(self) -> list[Ticket]:
-        """Everybody's tickets; those whose holders are gone are removed."""
-        tickets = []
-        for unfinished in self._folder.glob("*.tmp"):  # we hold the lock: whoever was writing it is dead
-            unfinished.unlink(missing_ok=True)
-        names = {path.stem for path in self._folder.iterdir() if path.suffix in (".json", ".lock")} - {".lock"}
-        for path in (self._folder / f"{name}.json" for name in sorted(names)):
-            if path == self._path:
-                tickets.append(self.ticket)
-                continue
-            lock = path.with_suffix(".lock")
-            descriptor = open_lock(lock)
-            try:
-                if try_lock(descriptor):
-                    path.unlink(missing_ok=True)
-                    lock.unlink(missing_ok=True)
-                    continue
-                with contextlib.suppress(OSError, msgspec.MsgspecError):
-                    tickets.append(decode(path.read_bytes(), Ticket))
-            finally:
-                os.close(descriptor)
-        return tickets
+        """Everybody's tickets, in the order of their names."""
+        return sorted((self.ticket, *_tickets_of_others(self._folder, self._path)), key=lambda ticket: ticket.run)
 
-    def _free(self, machine: LocalMachine, tickets: Sequence[Ticket], held: dict[str, int]) -> FreeResources:
-        """Free resources; `held` gets the lock of every free GPU."""
-        if self.ticket.request.gpu_count:
-            for gpu in machine.gpus:
-                descriptor = _open_gpu(self._home, gpu)
-                if try_lock(descriptor):
-                    held[gpu.id] = descriptor
-                else:
-                    os.close(descriptor)
-        holding = [ticket.request for ticket in tickets if ticket.holds]
-        return FreeResources(
-            gpus=tuple(gpu for gpu in machine.gpus if gpu.id in held),
-            cpus=machine.cpus - sum(request.cpus for request in holding),
-            memory=machine.memory - sum(request.memory for request in holding),
-        )
+
+def foresee_start(home: Home, machine: LocalMachine, request: RequestedResources, priority: int) -> str | None:
+    """What a run with this request would wait for if it came now; None: it would start. Takes nothing."""
+    folder = home.folder("queue")
+    with locked(folder / ".lock"):
+        tickets = _tickets_of_others(folder, None)
+        last = max((ticket.number for ticket in tickets), default=0)
+        mine = Ticket(run="", number=last + 1, request=request, priority=priority)
+        held: dict[str, int] = {}
+        try:
+            return decide_admission(mine, [*tickets, mine], _free(home, machine, mine, tickets, held))
+        finally:
+            for descriptor in held.values():
+                os.close(descriptor)
+
+
+def free_gpus(home: Home, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Those that nobody holds at this moment; GPUs of this machine are shared by the homes of all users."""
+    free = []
+    for gpu in gpus:
+        descriptor = _open_gpu(home, gpu)
+        if try_lock(descriptor):
+            free.append(gpu)
+        os.close(descriptor)
+    return free
+
+
+def _tickets_of_others(folder: Path, own: Path | None) -> list[Ticket]:
+    """Tickets but our own; those whose holders are gone are removed. The folder is locked."""
+    tickets = []
+    for unfinished in folder.glob("*.tmp"):  # we hold the lock: whoever was writing it is dead
+        unfinished.unlink(missing_ok=True)
+    names = {path.stem for path in folder.iterdir() if path.suffix in (".json", ".lock")} - {".lock"}
+    for path in (folder / f"{name}.json" for name in sorted(names)):
+        if path == own:
+            continue
+        lock = path.with_suffix(".lock")
+        descriptor = open_lock(lock)
+        try:
+            if try_lock(descriptor):
+                path.unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
+                continue
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                tickets.append(decode(path.read_bytes(), Ticket))
+        finally:
+            os.close(descriptor)
+    return tickets
+
+
+def _free(
+    home: Home, machine: LocalMachine, mine: Ticket, tickets: Sequence[Ticket], held: dict[str, int]
+) -> FreeResources:
+    """Free resources; `held` gets the lock of every free GPU."""
+    if mine.request.gpu_count:
+        for gpu in machine.gpus:
+            descriptor = _open_gpu(home, gpu)
+            if try_lock(descriptor):
+                held[gpu.id] = descriptor
+            else:
+                os.close(descriptor)
+    holding = [ticket.request for ticket in tickets if ticket.holds]
+    return FreeResources(
+        gpus=tuple(gpu for gpu in machine.gpus if gpu.id in held),
+        cpus=machine.cpus - sum(request.cpus for request in holding),
+        memory=machine.memory - sum(request.memory for request in holding),
+    )
 
 
 def discard_ticket(home: Home, run: str) -> None:

@@ -36,6 +36,7 @@ from longboat.engines.shared.files import (
     write_bytes,
 )
 from longboat.engines.shared.home import Home, current_user, numbered_names
+from longboat.storage.inventory.entries import choose, named_checkpoint
 from longboat.storage.urls import is_object_url, run_url
 
 
@@ -195,6 +196,9 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     address = resume_address(wanted)
     if address is not None:
         return address
+    named = named_checkpoint(wanted)
+    if named is not None:
+        return _resume_from_step(home, submission, *named)
     folder, store = Path(submission.base) / os.path.expanduser(wanted), None
     record = _run_to_resume(home, wanted)
     if record is not None:
@@ -205,6 +209,14 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if newest is None:
         raise NotFound(f"no complete checkpoint to resume from in {folder}", hint=COMPLETE)
     return str(newest)
+
+
+def _resume_from_step(home: Home, submission: Submission, run: str, step: str) -> str:
+    from longboat.engines.local.submit.checkpoint_place import open_place
+
+    place = open_place(home, run, submission.environment)
+    entry = choose(place.entries(), step, run)
+    return f"{place.where}/{entry.name}"
 
 
 def _run_to_resume(home: Home, name: str) -> LocalRecord | None:

@@ -220,26 +220,24 @@ class AttemptOutputs:
     def prune(self, attempt: int | None = None) -> None:
         """Keep checkpoints to their number, while this attempt runs; None: the run has ended."""
         from longboat.storage.checkpoints import prune
+        from longboat.storage.retention import retention_of
 
         if self._record.checkpoint_store is not None and attempt is not None:
             return  # the launcher does, between two that it sends
         with contextlib.suppress(EngineError, OSError):
-            prune(Path(self._record.checkpoint_dir), self._record.job.checkpoints.keep, attempt)
+            prune(Path(self._record.checkpoint_dir), retention_of(self._record.job.checkpoints.rule), attempt)
 
-    def discard_work(self, attempt_dir: Path) -> None:
-        """Remove working copies and scratch of an attempt that is retried: only the last one keeps them."""
-        for name in ("work", "scratch"):
-            for folder in attempt_dir.glob(f"*/{name}"):
-                short_tmpdir.forget(folder, self._home.root)
-                remove_tree(folder)
+    def discard(self, name: str) -> None:
+        """Remove these folders (`work`, `scratch`) of attempts that are retried: only the last one keeps them."""
+        for folder in self._files.directory.glob(f"attempts/*/*/{name}"):
+            short_tmpdir.forget(folder, self._home.root)
+            remove_tree(folder)
 
     def forget(self) -> None:
         """Remove scratch volumes and an unused checkpoint folder at the end of the run."""
         if self._settling is not None:
             self._settling.join()
-        for scratch in self._files.directory.glob("attempts/*/*/scratch"):
-            short_tmpdir.forget(scratch, self._home.root)
-            remove_tree(scratch)
+        self.discard("scratch")
         remove_tree(self._files.directory / "volumes")
         from longboat.storage.checkpoints import forget_attempts
 

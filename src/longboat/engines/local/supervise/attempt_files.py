@@ -7,6 +7,7 @@ A file that is missing or damaged tells nothing. No file is written and no proce
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from longboat.core.jobs import Value
@@ -15,6 +16,7 @@ from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.processes import boot_id
 from longboat.engines.shared.files import read_value
+from longboat.metrics.usage import usage_of
 
 
 class Heartbeat(Value, frozen=True):
@@ -24,6 +26,7 @@ class Heartbeat(Value, frozen=True):
     phase: str = ""
     missing: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()  # why output cannot be written
+    gpus: tuple[dict[str, object], ...] = ()
     ranks: dict[str, dict[str, object]] = {}
 
 
@@ -32,6 +35,21 @@ class Stall(Value, frozen=True):
 
     rank: int
     silent_s: float
+
+
+def outcome_of(directory: Path) -> NodeOutcome | None:
+    return read_value(directory / "outcome.json", NodeOutcome)
+
+
+def beat_of(directory: Path) -> Heartbeat | None:
+    return read_value(directory / "beat.json", Heartbeat)
+
+
+def longest_stall(nodes: Iterable[Path]) -> tuple[int, float] | None:
+    """The rank that was silent for the longest time."""
+    stalls = [read_value(node / "stall.json", Stall) for node in nodes]
+    longest = max((stall for stall in stalls if stall), key=lambda stall: stall.silent_s, default=None)
+    return (longest.rank, longest.silent_s) if longest else None
 
 
 def reports_of(directory: Path) -> list[RankReport]:
@@ -74,6 +92,7 @@ def rank_statuses(files: RunFolder, record: LocalRecord, state: LocalState) -> l
                         metrics=metrics if isinstance(metrics, dict) else {},
                         silent_s=max(0.0, now - max(signs)) if signs and alive else None,
                         exit_code=report.exit_code if report else None,
+                        usage=usage_of(facts.get("usage")),
                     )
                 )
     return sorted(statuses, key=lambda rank: rank.rank)

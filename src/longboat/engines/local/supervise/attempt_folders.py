@@ -84,26 +84,38 @@ class AttemptPreparation:
         links: dict[str, Path],
         environment: Environment,
         resume_from: str | None,
+        kept: int | None = None,
     ) -> None:
+        """`kept`: the attempt whose working copies are gone on with, and whose launchers go on: a restart in place."""
+        if kept is not None:
+            environment = msgspec.structs.replace(environment, setup=None, lock=None)
         make_folder(Path(self._record.checkpoint_dir))
         make_folder(self._files.artifacts)
         for node, given in zip(self.nodes, gpus, strict=True):
             self._before_node()
             for name in ("scratch", "pipes", "logs"):
                 make_folder(node.directory / name)
-            self._make_work(node)
-            outside = {path: Path(target) for path, target in self._record.outside.items()}
-            for target, source in {**outside, **links}.items():
-                self._link(node, target, source)
+            if kept is None:
+                self._make_work(node, links)
+            else:
+                work = os.path.realpath(self._files.attempt_dir(kept) / node.name / "work")
+                with disk(f"link {node.work}"):
+                    os.symlink(os.path.relpath(work, os.path.realpath(node.directory)), node.work)
             for pipe in node.pipes():
                 with disk(f"create {pipe}"):
                     os.mkfifo(pipe, 0o600)
             plan = self._plan(node, given, environment, resume_from)
-            plan["hidden_devices"] = self._hidden_devices(node, given, gpus)
+            plan["hidden_devices"] = self._hidden_devices(node, given, gpus) if kept is None else []  # they still are
             write_bytes(node.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
 
-    def _make_work(self, node: AttemptNode) -> None:
+    def _make_work(self, node: AttemptNode, links: dict[str, Path]) -> None:
         """The working copy; in place, a link to the folder itself, which is never removed with the attempt."""
+        self._check_out(node)
+        outside = {path: Path(target) for path, target in self._record.outside.items()}
+        for target, source in {**outside, **links}.items():
+            self._link(node, target, source)
+
+    def _check_out(self, node: AttemptNode) -> None:
         if self._record.in_place is not None:
             with disk(f"link {node.work}"):
                 os.symlink(self._record.in_place, node.work)
@@ -177,10 +189,15 @@ class AttemptPreparation:
             "artifacts_dir": str(self._files.artifacts),
             "resume_from": resume_from,
             "checkpoint_store": self._record.checkpoint_store,
-            "keep_checkpoints": job.checkpoints.keep,
+            "keep_checkpoints": job.checkpoints.rule,
             "mpi": self._mpi(node),
             "echo": False,
+            "stays": None if is_contained or job.retries.restart == "new" else self._stays(),
         }
+
+    def _stays(self) -> str | None:
+        """Of an attempt after which another may come: the launcher stays then, and says so here."""
+        return str(self._files.wake) if self._layout.attempt < self._record.job.retries.count else None
 
     def _hidden_devices(
         self, node: AttemptNode, own: tuple[Gpu, ...], all_nodes: Sequence[tuple[Gpu, ...]]

@@ -15,7 +15,7 @@ from longboat.core.errors import RUN_SETUP_EXIT
 from longboat.core.runs import RankReport
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import LAUNCHER, AttemptNode
-from longboat.engines.local.supervise.attempt_files import Heartbeat, Stall, reports_of
+from longboat.engines.local.supervise.attempt_files import beat_of, longest_stall, outcome_of, reports_of
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.pipes import close_held, drain, hold, variables_pipe
 from longboat.engines.local.supervise.processes import (
@@ -50,7 +50,7 @@ class Launchers:
         self._uid = record.uid
         self._grace_s = record.job.grace_s
         self._timeout_s = record.job.timeout_s
-        self._attempt = attempt
+        self.attempt = attempt
         # A follower ends when it is told to, never by itself.
         deciding = [node for node in nodes if node.layout.role in record.job.ends]
         self._deciding = [node.name for node in deciding if node.layout.starter != "follower"]
@@ -109,7 +109,7 @@ class Launchers:
         marks = {
             "LONGBOAT_RUN_UID": self._uid,
             "LONGBOAT_NODE": node.name,
-            "LONGBOAT_ATTEMPT": str(self._attempt),
+            "LONGBOAT_ATTEMPT": str(self.attempt),
         }
         if node.name in self.containers:
             self._spawn_container(node, marks)
@@ -162,8 +162,45 @@ class Launchers:
     def is_over(self) -> bool:
         return len(self._ended) == len(self.nodes)
 
+    @property
+    def are_staying(self) -> bool:
+        """Whether every launcher has outlived its ranks' failure and waits for the next attempt."""
+        return self.is_over and len(self._pids) == len(self.nodes)
+
+    def still_stay(self) -> bool:
+        """Whether they all do, now; else none of them is left."""
+        self.note_exits(reap())
+        if not self.are_staying:
+            self.close()
+        return self.are_staying
+
+    def restart(self, before: Launchers) -> None:
+        """Have the launchers of the attempt before, which are staying, start the ranks of this one."""
+        self._pids, before._pids = before._pids, {}
+        self._lifeline, before._lifeline = before._lifeline, None
+        self._stdin, self._secrets = before._stdin, before._secrets
+        try:
+            for pid, name in self._pids.items():
+                self._held.update(hold(self.nodes[name].pipes()))
+                order = {"plan": os.fspath(self.nodes[name].plan), "attempt": self.attempt}
+                write_value(before.nodes[name].directory / "next.json", order)
+                os.kill(pid, signal.SIGUSR2)
+        except BaseException:
+            self.close()
+            raise
+
+    def rest(self) -> None:
+        """Remove all of the attempt but its launchers, which stay."""
+        kill_until_gone(lambda: set(marked(self._uid, attempt=self.attempt)) - set(self._pids))
+        self._close_pipes()
+
     def note_exits(self, exits: Sequence[tuple[int, int]]) -> None:
-        """Children that ended: a launcher's end may end the gang, an adopted orphan's means nothing."""
+        """Children that ended: a launcher's end may end the gang, an adopted orphan's means nothing.
+
+        One that stays has ended, too.
+        """
+        going = set(self._pids.values()) - self._ended
+        self._ended |= {node for node in going if (self.nodes[node].directory / "stays.json").exists()}
         for pid, status in exits:
             name = self._pids.pop(pid, None)
             if name is not None:
@@ -174,34 +211,34 @@ class Launchers:
 
     def _note_end(self, name: str) -> None:
         node = self.nodes[name]
-        if outcome_of(node) is None:
+        if outcome_of(node.directory) is None:
             # A launcher lost while the gang is being ended is not why it ends, and what it leaves is swept with the
             # rest (`close`): a look at every process of the machine for each of a thousand launchers takes minutes.
             if self.reason is None:
                 self._lost_ns[name] = time.monotonic_ns()
                 self._drain(node)
-                kill_until_gone(lambda: marked(self._uid, node=name, attempt=self._attempt))
+                kill_until_gone(lambda: marked(self._uid, node=name, attempt=self.attempt))
             self._drain(node)
         self._ended.add(name)
 
     def _note_container(self, name: str, status: int) -> None:
         """A container whose launcher never came up has an outcome all the same: what podman or docker said."""
-        node = self.nodes[name]
-        if outcome_of(node) is None and not (node.directory / "launcher.json").exists() and self.reason is None:
+        folder = self.nodes[name].directory
+        if outcome_of(folder) is None and not (folder / "launcher.json").exists() and self.reason is None:
             from longboat.engines.local.containers.image import start_message
 
-            lines = last_lines_of(node.directory / "launcher.log")
+            lines = last_lines_of(folder / "launcher.log")
             message = start_message(self.containers[name].image, os.waitstatus_to_exitcode(status), lines)
             outcome = NodeOutcome(
                 exit_code=RUN_SETUP_EXIT, cause="image", message=message, ended_ns=time.monotonic_ns()
             )
-            write_value(node.directory / "outcome.json", outcome)
+            write_value(folder / "outcome.json", outcome)
 
     def _follow(self) -> None:
         """End the rest when a node failed, or when the deciding roles have succeeded."""
         if self.reason is not None or self.is_over or not self._ended:
             return
-        outcomes = {name: outcome_of(self.nodes[name]) for name in self._ended}
+        outcomes = {name: outcome_of(self.nodes[name].directory) for name in self._ended}
         if any(outcome is None or outcome.exit_code for outcome in outcomes.values()):
             self.end("failure")
         elif all(name in self._ended for name in self._deciding):
@@ -269,18 +306,18 @@ class Launchers:
 
     def _is_sending(self) -> bool:
         """Whether all ranks have ended, and only checkpoints are still on their way to an object store."""
-        return self._has_store and all(outcome_of(node) is not None for node in self.nodes.values())
+        return self._has_store and all(outcome_of(node.directory) is not None for node in self.nodes.values())
 
     def _may_send(self, name: str) -> bool:
         """Whether a launcher that has not ended may go on: it sends the last checkpoint, and nobody stopped the run."""
         is_hurried = self.reason in ("stop", "timeout")
-        return self._has_store and not is_hurried and outcome_of(self.nodes[name]) is not None
+        return self._has_store and not is_hurried and outcome_of(self.nodes[name].directory) is not None
 
     def kill(self, launchers: Iterable[int]) -> None:
         """SIGKILL to these launchers and everything below."""
         for pid in list(launchers):
             name = self._pids.get(pid)
-            contained = marked(self._uid, node=name, attempt=self._attempt) if name in self.containers else []
+            contained = marked(self._uid, node=name, attempt=self.attempt) if name in self.containers else []
             below = [*contained, *descendants(pid)]
             for each in (pid, *below):
                 with contextlib.suppress(OSError):
@@ -291,7 +328,7 @@ class Launchers:
         slowest = "running"
         missing: tuple[str, ...] = ()
         for node in self.nodes.values():
-            beat = beat_of(node)
+            beat = beat_of(node.directory)
             phase = beat.phase if beat else "starting"
             if node.name in self._ended or phase in ("running", "ending"):
                 continue
@@ -301,22 +338,16 @@ class Launchers:
 
     def ending(self) -> AttemptEnd:
         return AttemptEnd(
-            outcomes={name: outcome for name, node in self.nodes.items() if (outcome := outcome_of(node))},
+            outcomes={name: outcome for name, node in self.nodes.items() if (outcome := outcome_of(node.directory))},
             reports=[report for node in self.nodes.values() for report in reports_of(node.directory)],
             nodes=list(self.nodes),
             deciding=self._deciding,
             lost_ns=self._lost_ns,
             reason=self.reason,
-            stalled=self._stalled(),
+            stalled=longest_stall(node.directory for node in self.nodes.values()),
             timeout_s=self._timeout_s,
             lost_message=self._last_words(),
         )
-
-    def _stalled(self) -> tuple[int, float] | None:
-        """The rank that was silent for the longest time."""
-        stalls = [read_value(node.directory / "stall.json", Stall) for node in self.nodes.values()]
-        longest = max((stall for stall in stalls if stall), key=lambda stall: stall.silent_s, default=None)
-        return (longest.rank, longest.silent_s) if longest else None
 
     def _last_words(self) -> str:
         """Last output of a launcher that left no outcome."""
@@ -331,20 +362,23 @@ class Launchers:
         """Remove all of the attempt: containers, processes, pipes, descriptors."""
         if self.containers:
             self._close_containers()
-        kill_until_gone(lambda: [*marked(self._uid, attempt=self._attempt), *descendants(os.getpid())])
+        kill_until_gone(lambda: [*marked(self._uid, attempt=self.attempt), *descendants(os.getpid())])
+        self._close_pipes()
+        for end in self._lifeline or ():
+            os.close(end)
+        self._lifeline = None
+
+    def _close_pipes(self) -> None:
         for node in self.nodes.values():
             self._drain(node)
         close_held(self._held)
         self._held = {}
-        for end in self._lifeline or ():
-            os.close(end)
-        self._lifeline = None
 
     def _close_containers(self) -> None:
         from longboat.engines.local.containers.program import remove_containers
 
         assert self._program is not None
-        kill_until_gone(lambda: marked(self._uid, attempt=self._attempt))
+        kill_until_gone(lambda: marked(self._uid, attempt=self.attempt))
         remove_containers(self._program, self._uid, os.environ)
         for writer in self._holds:
             os.close(writer)
@@ -356,14 +390,6 @@ class Launchers:
 
     def _drain(self, node: AttemptNode) -> None:
         drain({pipe: self._held[pipe] for pipe in node.pipes() if pipe in self._held}, self._secrets)
-
-
-def outcome_of(node: AttemptNode) -> NodeOutcome | None:
-    return read_value(node.directory / "outcome.json", NodeOutcome)
-
-
-def beat_of(node: AttemptNode) -> Heartbeat | None:
-    return read_value(node.directory / "beat.json", Heartbeat)
 
 
 def live_launchers(nodes: Sequence[Path]) -> list[ProcessId]:

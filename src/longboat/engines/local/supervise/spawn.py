@@ -26,7 +26,7 @@ _PROGRAM = (
 """Not `-m`: that would import from the folder the user happens to be in."""
 
 
-def _import_roots() -> list[str]:
+def import_roots() -> list[str]:
     """Folders of Longboat and msgspec for sys.path, in case only this process has them there."""
     return [str(Path(__file__).parents[4]), str(Path(msgspec.__file__).parents[1])]
 
@@ -87,7 +87,7 @@ def _execute(files: RunFiles, lock: int, environment: dict[str, str], stdin: int
     with disk("start the supervisor"):
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-c", _PROGRAM, os.fspath(files.directory), str(lock), *_import_roots()],
+            [sys.executable, "-c", _PROGRAM, os.fspath(files.directory), str(lock), *import_roots()],
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, stdin, 0)

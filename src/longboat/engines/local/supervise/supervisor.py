@@ -11,16 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
-
 from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
-from longboat.core.runs import Attempt, Failure, latest_step
+from longboat.core.runs import Failure, latest_step
 from longboat.engines.local.queue.machine import Gpu, observe_machine
 from longboat.engines.local.queue.requests import request_of
 from longboat.engines.local.queue.slots import Ports, SlotTicket
-from longboat.engines.local.records import LocalRecord, LocalState, replace
+from longboat.engines.local.records import LocalRecord, LocalState, changed_attempt, replace
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_data import AttemptOutputs
@@ -68,6 +66,7 @@ class Supervisor:
         self._ports = Ports()
         self._node_ports: list[tuple[int, ...]] = []
         self._gpus: list[tuple[Gpu, ...]] = []
+        self._staying: Launchers | None = None  # launchers that have outlived their ranks, for a restart in place
         self._limit = TimeLimit(self.record.job.timeout_s)
         self._ending_since: float | None = None
         self.stdin: int | None = None
@@ -95,6 +94,17 @@ class Supervisor:
             self._finish_stopped()
         finally:
             self._release()
+        if self.state.is_final:
+            self._notify()
+
+    def _notify(self) -> None:
+        from longboat.engines.lifecycle.notices import send_detached
+        from longboat.engines.local.status import brief_status
+
+        try:
+            send_detached(self.home, brief_status(self.record, self.state))
+        except OSError as error:
+            print(f"no notice of the end was sent: {error.strerror}", file=sys.stderr)
 
     # attempts
 
@@ -114,8 +124,9 @@ class Supervisor:
             return start_failure(error.cause if isinstance(error, InputFailed) else "setup", error.message)
         try:
             self._watch(launchers)
+            self._staying = launchers if launchers.are_staying else None
         finally:
-            launchers.close()
+            launchers.rest() if self._staying is launchers else launchers.close()
         return self._conclude(launchers.ending())
 
     def _conclude(self, ending: AttemptEnd) -> Failure | None:
@@ -142,8 +153,9 @@ class Supervisor:
     def _note_started(self, ending: AttemptEnd) -> None:
         """A run so short that it was never seen running has started all the same."""
         started = [report.started for report in ending.reports if report.started]
-        if self.state.started is None and started:
-            self._save(started=min(started))
+        if started:
+            attempts = changed_attempt(self.state, running=min(started))
+            self._save(started=self.state.started or min(started), attempts=attempts)
 
     def _after(self, failure: Failure) -> None:
         """Retry or give up."""
@@ -154,24 +166,19 @@ class Supervisor:
         elif delay is None:
             self._finish("failed", exit_code=failure.exit_code, reason=describe(failure), cause=failure.cause)
         else:
-            self._outputs.discard_work(self.files.attempt_dir(self.state.attempt))
+            self._outputs.discard("scratch")
             number = self.state.attempt + 1
             note = retry_note(failure, number=number, retries=self.job.retries)
             self._save(is_durable=True, phase="recovering", reason=note, attempt=number, cause=failure.cause)
             self._sleep(delay)
 
     def _close_attempt(self, failure: Failure | None) -> None:
-        number = self.state.attempt
-        before = tuple(attempt for attempt in self.state.attempts if attempt.number != number)
-        opened = next((attempt for attempt in self.state.attempts if attempt.number == number), None)
-        closed = msgspec.structs.replace(
-            opened or Attempt(number=number, started=time.time()), ended=time.time(), failure=failure
-        )
+        ended = time.time()
         try:
-            self._outputs.sync_logs(self.files.attempt_dir(number))
+            self._outputs.sync_logs(self.files.attempt_dir(self.state.attempt))
         except LongboatError as error:  # a log that cannot be synced is no reason to lose how the attempt ended
             print(error.message, file=sys.stderr)
-        self._save(attempts=(*before, closed))
+        self._save(attempts=changed_attempt(self.state, ended=ended, failure=failure))
 
     def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
@@ -229,11 +236,15 @@ class Supervisor:
             self._node_ports = self._ports.take(self.home, ports_needed(self.job))
         layout = layout_of(self.record, attempt=attempt, ports=self._node_ports, addresses=self._ports.addresses)
         self._outputs.clear(self.files.attempt_dir(attempt))
+        preparation = AttemptPreparation(self.home, self.files, self.record, layout, self._raise_if_stopped)
+        if self._staying is not None and self._staying.still_stay():
+            return self._restart(self._staying, preparation)
+        self._staying = None
+        self._outputs.discard("work")
         containers = self._outputs.containers(attempt, lambda text: self._save(reason=text), self._raise_if_stopped)
         resume = self._outputs.resume_from(lambda text: self._save(reason=text), attempt)
         links = self._outputs.links(lambda text: self._save(reason=text))
         environment = self._outputs.environment()
-        preparation = AttemptPreparation(self.home, self.files, self.record, layout, self._raise_if_stopped)
         preparation.make(gpus=self._gpus, links=links, environment=environment, resume_from=resume)
         self._raise_if_stopped()
         secrets = read_secrets(self.home, self.job.secrets, os.environ)
@@ -241,10 +252,7 @@ class Supervisor:
         if containers is not None:
             inputs = [*links.values(), *([Path(resume)] if resume else [])]
             launchers.containers = containers.starts(preparation.nodes, self._gpus, inputs, secrets)
-        started = Attempt(number=attempt, started=time.time(), resumed_from=resume)
-        # Before the first rank: a power loss must not make this attempt look as if it had never begun.
-        attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
-        self._save(is_durable=True, attempts=attempts)
+        self._open_attempt(resume, "new" if attempt else "")
         assert self._slot is not None
         inherited = [*self._slot.descriptors, *self._ports.descriptors]
         try:
@@ -252,6 +260,23 @@ class Supervisor:
         except StoppedBeforeStart:  # no rank has started: each waits until all nodes are there
             self._close_attempt(None)
             raise
+        return launchers
+
+    def _open_attempt(self, resume: str | None, restart: str) -> None:
+        """Before the first rank: a power loss must not make this attempt look as if it had never begun."""
+        fields = {"started": time.time(), "ended": None, "failure": None, "resumed_from": resume, "restart": restart}
+        self._save(is_durable=True, attempts=changed_attempt(self.state, **fields))
+
+    def _restart(self, before: Launchers, preparation: AttemptPreparation) -> Launchers:
+        """Restart in place: launchers, working copies, data and what setup made are kept."""
+        resume = self._outputs.resume_from(lambda text: self._save(reason=text), self.state.attempt)
+        environment = self._outputs.environment()
+        preparation.make(gpus=self._gpus, links={}, environment=environment, resume_from=resume, kept=before.attempt)
+        self._raise_if_stopped()
+        self._open_attempt(resume, "in-place")
+        launchers = Launchers(preparation.nodes, self.record, attempt=self.state.attempt)
+        self._staying = None
+        launchers.restart(before)
         return launchers
 
     def _watch(self, launchers: Launchers) -> None:
@@ -276,9 +301,11 @@ class Supervisor:
         phase, missing = launchers.phase()
         if phase == "running":
             self._outputs.note_setup_done()
-            self._save(phase="running", reason="", started=self.state.started or time.time())
+            now = time.time()
+            started = self.state.started or now
+            self._save(phase="running", reason="", started=started, attempts=changed_attempt(self.state, running=now))
             # monotonic, for the clock may jump; the time of a supervisor before this one counts too
-            self._limit.start(time.monotonic(), earlier_s=max(0.0, time.time() - (self.state.started or 0.0)))
+            self._limit.start(time.monotonic(), earlier_s=max(0.0, now - started))
             return True
         reason = f"waits for {', '.join(missing)}" if missing else {"setup": "runs setup"}.get(phase, "")
         if reason and reason != self.state.reason:
@@ -304,6 +331,8 @@ class Supervisor:
     # the end
 
     def _finish(self, phase: str, *, exit_code: int | None, reason: str, cause: str | None = None) -> None:
+        if self._staying is not None:
+            self._staying.close()
         self._outputs.prune()
         self._outputs.forget()
         step, metrics = latest_step(rank_statuses(self.files, self.record, self.state))
@@ -315,10 +344,8 @@ class Supervisor:
 
     def _finish_stopped(self) -> None:
         failures = [attempt.failure for attempt in self.state.attempts if attempt.failure is not None]
-        if failures:
-            self._finish("stopped", exit_code=failures[-1].exit_code, reason="stopped before its next attempt")
-        else:
-            self._finish("stopped", exit_code=None, reason="stopped before its ranks started")
+        reason = "stopped before its next attempt" if failures else "stopped before its ranks started"
+        self._finish("stopped", exit_code=failures[-1].exit_code if failures else None, reason=reason)
 
     def _release(self) -> None:
         self._ports.release()

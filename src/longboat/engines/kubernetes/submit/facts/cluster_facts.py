@@ -135,8 +135,18 @@ class ContextChoices(Protocol):
 _POOL = SharedPool(THREADS)
 
 
-def observe(client: Client, job: Job | None = None, settings: ContextChoices | None = None) -> ClusterFacts:
-    """Look at the cluster, all at once. Without a job: in general. Raises Unreachable only."""
+def observe(
+    client: Client,
+    job: Job | None = None,
+    settings: ContextChoices | None = None,
+    threads: ThreadPoolExecutor | None = None,
+) -> ClusterFacts:
+    """Look at the cluster, all at once. Without a job: in general. Raises Unreachable only.
+
+    `threads`: for somebody who looks at several clusters, of which a slow one should not take the threads of all.
+    """
+    if threads is not None:
+        return _Look(client, threads, settings).observe(job)
     with _POOL.borrowed() as pool:
         return _Look(client, pool, settings).observe(job)
 

@@ -85,6 +85,8 @@ class Autoscaler(Value, frozen=True):
     name: str
     can_grow: bool | None = None
     detail: str = ""
+    gpu_hour: float | None = None  # price of the cheapest GPU that it can add, as far as it tells
+    boot_s: float | None = None  # how long the quickest machine with GPUs takes to come
 
 
 def uses_of(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> tuple[NodeUse, ...]:
@@ -217,12 +219,23 @@ def own_autoscaler(status: Mapping[str, Any] | None, now: float) -> Autoscaler |
             (str(pool["note"]["pool"]), int(pool["note"].get("size", 0)), int(pool.get("max", 0)))
             for pool in report.get("pools", ())
         ]
+        growing = [
+            (int(pool.get("gpus", 0)), float(pool.get("price", 0.0)), float(pool.get("boot_s", 0.0)))
+            for pool, (_, size, most) in zip(report.get("pools", ()), pools)
+            if size < most
+        ]
         if not pools or now - float(report.get("at", 0.0)) > SILENT_S:
             return None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
     detail = ", ".join(f"{name} {size} of at most {most}" for name, size, most in pools)
-    return Autoscaler(name="longboat", can_grow=any(size < most for _, size, most in pools), detail=detail)
+    return Autoscaler(
+        name="longboat",
+        can_grow=any(size < most for _, size, most in pools),
+        detail=detail,
+        gpu_hour=min((price / gpus for gpus, price, _ in growing if gpus > 0 and price > 0), default=None),
+        boot_s=min((boot_s for gpus, _, boot_s in growing if gpus > 0 and boot_s > 0), default=None),
+    )
 
 
 def _cluster_autoscaler(text: str) -> Autoscaler:

@@ -1,0 +1,73 @@
+"""`longboat cluster up` of a cluster on AWS: the plan with its cost, the stack resource by resource, the kubeconfig."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from longboat.cli.cluster.cloud.plan import cost_of, deployable, machine_table, print_cost
+from longboat.cli.cluster.cloud.resource_table import ResourceTable
+from longboat.cli.output.terminal import clean, say
+from longboat.clouds.aws.session import AwsSession
+from longboat.clusters.cloud.aws.credentials import kubeconfig_of
+from longboat.clusters.cloud.aws.up import AwsUp, UpPlan
+from longboat.clusters.kubeconfig_file import check_name, put_context
+from longboat.clusters.spec import ClusterSpec
+from longboat.clusters.spec_store import save_spec
+from longboat.engines.shared.home import Home
+
+WORDS = {
+    "create_stack": "the stack is made",
+    "update_stack": "the stack is changed to what the file says, if it differs",
+    "follow": "a change of the stack is in progress, which is followed",
+}
+
+
+def up_cloud(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
+    cloud = deployable(spec)
+    work = AwsUp(spec.name, cloud, AwsSession(cloud.region))
+    plan = work.plan(machine_table(spec), lambda text: say(f"warning: {clean(text)}"))
+    check_name(spec.name, os.environ)  # told now, and not after a quarter of an hour
+    cost = cost_of(spec)
+    if dry_run:
+        show_plan(spec, plan, output)
+        return 0
+    say(f"longboat: {spec.name}: {cost.text}")
+    save_spec(spec, Home())
+    changed = work.apply(plan, ResourceTable(output).listen)
+    stack, cluster = work.result()
+    put_context(kubeconfig_of(spec.name, cloud.region, cluster), spec.name, os.environ)
+    if system := stack.outputs.get("FileSystem"):
+        say(f"longboat: files for all nodes: NFS, {system}.efs.{cloud.region}.amazonaws.com:/")
+    install(spec, output)
+    word = "as its file says" if changed else "nothing to do"
+    say(f"longboat: {spec.name}: {word}; longboat run --on {spec.name} -- hostname")
+    say(f"longboat: {cost.text}; longboat cluster down {spec.name} ends it")
+    return 0
+
+
+def install(spec: ClusterSpec, output: str) -> None:
+    if spec.addons:
+        from longboat.cli.cluster.addons import install_into
+
+        install_into(spec, spec.name, output)
+
+
+def show_plan(spec: ClusterSpec, plan: UpPlan, output: str) -> None:
+    if output == "json":
+        cost = cost_of(spec)
+        record: dict[str, Any] = {
+            "operation": plan.operation,
+            "parameters": plan.parameters,
+            "usd_per_hour": round(cost.per_hour, 4),
+            "prices": cost.note,
+        }
+        sys.stdout.write(msgspec.json.encode(record).decode() + "\n")
+        return
+    print(f"{spec.name}: {WORDS[plan.operation]}")
+    for key, value in plan.parameters.items():
+        print(f"  {key}: {value}")
+    print_cost(cost_of(spec))

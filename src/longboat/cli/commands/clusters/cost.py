@@ -1,0 +1,128 @@
+"""`longboat cost`: GPU-hours asked for, held, used and idle, and what they cost."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+import click
+
+from longboat.cli.input.arguments import output_option, seconds
+from longboat.cli.input.engine_option import chosen_places, engine_options
+from longboat.cli.output.formats import plain, show, write_csv
+from longboat.cli.output.tables import print_table
+from longboat.cli.output.terminal import note, say
+from longboat.core.errors import LongboatError, UsageError
+from longboat.multicluster.ask import NamedEngine, ask_each
+from longboat.multicluster.costs import CostRow, Period, all_pools, budget_words, grouped, names_of, total
+
+HOURS = ("asked", "held", "used", "paid", "idle")
+BY = re.compile(r"run|user|pool|label(=.+)?")
+
+
+@click.command("cost", short_help="Add up GPU-hours and money, by run, user, label or pool.")
+@click.option("--since", default="7d", show_default=True, metavar="TIME", callback=seconds, help="How far back.")
+@click.option("--by", default="run", show_default=True, metavar="run|user|label[=KEY]|pool", help="What is one row.")
+@click.option("--used", is_flag=True, help="In clusters too, read how much of it GPUs computed: it takes its time.")
+@output_option("table", "json", "yaml", "csv")
+@engine_options
+def command(since: float, by: str, used: bool, output: str) -> int:
+    """Add up what runs had of GPUs, in GPU-hours and money. Runs that were removed are not known any more.
+
+    ASKED counts from the submission, HELD what attempts had, USED what the GPUs computed of it, IDLE the rest.
+    By pool, PAID is what machines that are there now were there for, and IDLE what no run held of it.
+    The price of a GPU-hour is `gpu_hour` of the settings, else that of the machine types.
+    """
+    if not BY.fullmatch(by):
+        raise UsageError(f"--by {by}: not something to group by", hint="run, user, label, label=KEY or pool")
+    now = time.time()
+    period = Period(start=now - since, end=now)
+    places = chosen_places(is_default_one=True)
+    answers = ask_each(places, lambda place: costs_at(place, period, by, with_use=used or place.engine.name == "local"))
+    rows: list[CostRow] = []
+    for place, answer in zip(places, answers):
+        if isinstance(answer, LongboatError):
+            if len(places) == 1:
+                raise answer
+            note(f"{place.name} is not counted: {answer.message}")
+        else:
+            rows += answer
+    code = show_costs(rows, by.partition("=")[0], output, is_several=len(places) > 1)
+    if output == "table":
+        tell_budgets(places, now)
+    return code
+
+
+def tell_budgets(places: Sequence[NamedEngine], now: float) -> None:
+    """How far the budgets are used up, over all places that answered."""
+    from longboat.sdk.places import budgets
+
+    known = budgets()
+    if not known:
+        return
+    answers = ask_each(places, lambda place: place.engine.list())
+    runs = [run for answer in answers if not isinstance(answer, LongboatError) for run in answer]
+    for budget in known:
+        share, text = budget_words(budget, runs, now)
+        say(f"{text}{': used up' if share >= 1 else ''}")
+
+
+def costs_at(place: NamedEngine, period: Period, by: str, *, with_use: bool) -> list[CostRow]:
+    from longboat.multicluster.spending import pool_costs, run_costs
+
+    costs = run_costs(place, period, with_use=with_use)
+    if by == "pool":
+        pools = pool_costs(place, period)
+        return all_pools(pools, [row for _, row in costs], place.name) if pools else []
+    return grouped((name, row) for run, row in costs for name in names_of(run, by))
+
+
+def show_costs(rows: Sequence[CostRow], by: str, output: str, *, is_several: bool) -> int:
+    from longboat.sdk.places import currency
+
+    unit = currency()
+    if output == "csv":
+        fields = ("name", "on", "runs", *HOURS, "cost")
+        write_csv([(*fields, "currency"), *((*(getattr(row, field) for field in fields), unit) for row in rows)])
+        return 0
+    if not rows and output == "table":
+        say("no run had GPUs in this time" if by != "pool" else "no machine with GPUs")
+        return 0
+    shown = list(rows)
+    if by in ("run", "user") and len(rows) > 1 and output == "table":
+        shown.append(total(rows, name="(all)"))
+    show(
+        shown,
+        output,
+        record=lambda row: {**plain(row), "currency": unit},
+        tables=lambda wide: print_costs(shown, by, unit, is_several=is_several),
+    )
+    return 0
+
+
+def print_costs(rows: Sequence[CostRow], by: str, currency: str, *, is_several: bool) -> None:
+    hours = [name for name in HOURS if by == "pool" or name != "paid"]
+    place = ("ON",) if is_several else ()
+    head = (by.upper(), *place, "RUNS", *(name.upper() for name in hours), "COST")
+    print_table(
+        head,
+        [
+            (
+                row.name,
+                *((row.on,) if is_several else ()),
+                row.runs,
+                *(_hours(getattr(row, name)) for name in hours),
+                cost_words(row.cost, currency),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _hours(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f}"
+
+
+def cost_words(cost: float | None, currency: str) -> str | None:
+    return None if cost is None else f"{cost:,.2f} {currency}"

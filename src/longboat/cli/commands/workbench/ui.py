@@ -1,0 +1,59 @@
+"""`longboat ui`: the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from longboat.cli.input.engine_option import complete_contexts, named_context
+from longboat.cli.output.terminal import say
+
+
+@click.command("ui", short_help="Show runs, GPUs and sweeps in a browser.")
+@click.option(
+    "--on",
+    "contexts",
+    metavar="CONTEXT",
+    multiple=True,
+    callback=named_context,
+    shell_complete=complete_contexts,
+    help="Also the cluster of this kubeconfig context. Repeatable.",
+)
+@click.option("--namespace", metavar="NAME", help="The namespace in these clusters.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Default: a free one.")
+@click.option("--browser/--no-browser", default=True, help="Open the page in a browser (default), or only print it.")
+@click.option("--read-only", is_flag=True, help="Nothing can be stopped, started or removed from the page.")
+@click.option("--bind", default="127.0.0.1", metavar="ADDRESS", help="Default: only this machine reaches it.")
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="With --bind: PEM.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Its key.")
+@click.option("--insecure-bind", is_flag=True, help="--bind without TLS: behind a proxy that has it.")
+@click.option("--public-url", metavar="URL", help="Where browsers reach it behind a proxy: https://HOST[:PORT].")
+def command(
+    contexts: Sequence[str], namespace: str | None, port: int, browser: bool, read_only: bool, bind: str, **tls: str
+) -> None:
+    """Show runs of this machine and of clusters in a browser, until Ctrl-C.
+
+    The first line on stdout is the address, with a token that is new each time.
+    """
+    from longboat.cli.commands.workbench.opening import browser as opened
+    from longboat.web.server import DashboardOptions, DashboardServer, check_options, import_uvicorn
+
+    options = DashboardOptions(
+        host=bind,
+        port=port,
+        readonly=read_only,
+        certificate=tls["tls_cert"],
+        key=tls["tls_key"],
+        allow_plain=bool(tls["insecure_bind"]),
+        public_url=tls["public_url"],
+    )
+    check_options(options)
+    import_uvicorn()
+    from longboat.web.places import open_places
+
+    server = DashboardServer(open_places(contexts, namespace), options)
+    print(server.address, flush=True)
+    say("longboat: the dashboard runs until Ctrl-C")
+    with opened(server.address, is_wanted=browser):
+        server.run()

@@ -1,0 +1,6 @@
+"""Clusters in a cloud: a cluster file of pools of machines, and what the plan costs.
+
+`spec` and `fields` hold what every cloud has; a folder per cloud turns it into that cloud's own template, deploys and
+removes it. Hosts reached over SSH do not belong here. May import `clouds`, `clusters.fields`,
+`fitting.model`, `specs`.
+"""

@@ -1,0 +1,97 @@
+"""Takes a cluster on AWS down: what Kubernetes made outside of the stack, the stack, then a look at what is left.
+
+Data of users, disks of claims and a file system that the stack made, goes only when asked for.
+"""
+
+from __future__ import annotations
+
+from longboat.clouds.aws.session import AwsSession, NoSuchResource
+from longboat.clusters.cloud.aws.decide import failure_of
+from longboat.clusters.cloud.aws.observe import Leftover, see_leftovers, see_volumes
+from longboat.clusters.cloud.aws.stack import ClusterStack, Listen, ResourceEvent
+from longboat.clusters.cloud.aws.templates.intrinsics import kubernetes_tag
+from longboat.core.errors import Refused
+from longboat.core.jobs import Value
+
+_FILES = "elasticfilesystem"
+_BATCH = 20  # balancers whose tags are asked for at once: the API takes no more
+
+
+class StoredData(Value, frozen=True):
+    """What users of the cluster have stored."""
+
+    volumes: tuple[str, ...] = ()
+    file_systems: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.volumes, *self.file_systems]
+
+
+class AwsDown:
+    """`down` of one cluster."""
+
+    def __init__(self, name: str, session: AwsSession) -> None:
+        self.name, self.session = name, session
+        self.stack = ClusterStack(session, name)
+
+    def data(self) -> StoredData:
+        """Data that would stay, or go with `purge`. Raises Refused for a stack of somebody else."""
+        self.session.call("sts", "get_caller_identity")
+        view = self.stack.look()
+        if view is not None and view.cluster != self.name:
+            raise Refused(f"the stack {view.id} was not made for the cluster {self.name}", hint="it is left alone")
+        systems = tuple(
+            each.id.partition("/")[2] for each in see_leftovers(self.session, self.name) if each.kind == _FILES
+        )
+        return StoredData(volumes=tuple(see_volumes(self.session, self.name)), file_systems=systems)
+
+    def run(self, listen: Listen, *, purged: StoredData) -> list[Leftover]:
+        """Delete the stack and what is in `purged`; returns what is left. Raises EngineError with what cannot go."""
+        view = self.stack.look()
+        if view is not None:
+            self._delete_balancers()
+            events: list[ResourceEvent] = []
+
+            def hear(event: ResourceEvent) -> None:
+                events.append(event)
+                listen(event)
+
+            self.stack.delete(view.id)
+            view = self.stack.follow(view.id, hear)
+            if failure := failure_of(self.name, view, events):
+                raise failure
+        for volume in purged.volumes:
+            self._gone("ec2", "delete_volume", VolumeId=volume)
+        for system in purged.file_systems:
+            self._gone("efs", "delete_file_system", FileSystemId=system)
+        return see_leftovers(self.session, self.name)
+
+    def _gone(self, service: str, operation: str, **arguments: str) -> None:
+        try:
+            self.session.call(service, operation, **arguments)
+        except NoSuchResource:
+            pass
+
+    def _delete_balancers(self) -> None:
+        """Load balancers that Services made stand in the subnets, which could not go before them."""
+        arns = [
+            each["LoadBalancerArn"] for each in self.session.pages("elbv2", "describe_load_balancers", "LoadBalancers")
+        ]
+        for start in range(0, len(arns), _BATCH):
+            answer = self.session.call("elbv2", "describe_tags", ResourceArns=arns[start : start + _BATCH])
+            for each in answer["TagDescriptions"]:
+                if self._is_own(each["Tags"]):
+                    self._gone("elbv2", "delete_load_balancer", LoadBalancerArn=each["ResourceArn"])
+        older = self.session.pages("elb", "describe_load_balancers", "LoadBalancerDescriptions")
+        names = [each["LoadBalancerName"] for each in older]
+        for start in range(0, len(names), _BATCH):
+            answer = self.session.call("elb", "describe_tags", LoadBalancerNames=names[start : start + _BATCH])
+            for each in answer["TagDescriptions"]:
+                if self._is_own(each["Tags"]):
+                    self._gone("elb", "delete_load_balancer", LoadBalancerName=each["LoadBalancerName"])
+
+    def _is_own(self, tags: list[dict[str, str]]) -> bool:
+        """By the tag of Kubernetes' own controller, or of AWS's."""
+        pairs = {item["Key"]: item.get("Value", "") for item in tags}
+        return kubernetes_tag(self.name) in pairs or pairs.get("elbv2.k8s.aws/cluster") == self.name

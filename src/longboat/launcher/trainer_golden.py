@@ -1,0 +1,30 @@
+"""`longboat.golden`: what a server of a checkpoint must answer, saved with the checkpoint.
+
+In a rank the text of this file follows that of `trainer` in one file (`node.environment.provide_package`), so it has no
+`from __future__`; where Longboat is installed it is a module. Standard library only, Python >= 3.8.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+if __name__ != "longboat":
+    from longboat.launcher.trainer import _files, _warn
+
+
+def golden(inputs: "Any", outputs: "Any", path: str = "/predict", tolerance: float = 1e-4) -> None:
+    """Save golden cases: what a server with this checkpoint answers to these requests (`longboat serve` asks them).
+
+    They go with the checkpoint that is completed next. Each input is the JSON body of one POST to `path`, each output
+    its JSON answer; numbers may differ by `tolerance`, relative to those above 1.
+    """
+    try:
+        import json
+
+        cases = [{"input": given, "output": wanted} for given, wanted in zip(inputs, outputs)]
+        if len(cases) != len(inputs) or len(cases) != len(outputs):
+            raise ValueError("%d inputs and %d outputs" % (len(inputs), len(outputs)))
+        fields = {"path": path, "tolerance": float(tolerance), "cases": cases}
+        _files["golden.json"] = json.dumps(fields, default=lambda value: value.tolist())  # of arrays and tensors
+    except Exception as error:
+        _warn("golden cases not saved: %s" % error)

@@ -1,0 +1,69 @@
+"""TensorBoard over the event files of runs, behind a relay that knows when somebody last looked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+
+from . import event_files
+from .relay import Relay
+from .serve import Bench, IdleClock, Missing, free_port, python_with, run_server
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+LINK_S = 5.0
+"""How often new event files are looked for; TensorBoard itself reads every 5 s."""
+
+
+def serve_board(bench: Bench, options: argparse.Namespace) -> int:
+    command = tensorboard(options.program)
+    logs = bench.path("logs")
+    os.makedirs(logs, exist_ok=True)
+    clock = IdleClock(options.idle)
+    own = free_port(0)
+    relay = Relay(free_port(options.port, is_exact=options.exact), own)
+    over = threading.Event()
+
+    def pass_on() -> None:
+        while not over.is_set():
+            if relay.turn(0.5):
+                clock.note_use()
+        relay.close()
+
+    def link() -> None:
+        while True:
+            try:
+                event_files.link(logs, event_files.chosen(options.runs, options.run, options.label))
+            except OSError:
+                pass  # a run that is just being removed; the next look sees it gone
+            if over.wait(LINK_S):
+                return
+
+    event_files.link(logs, event_files.chosen(options.runs, options.run, options.label))
+    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link)]
+
+    def ready() -> None:
+        for thread in threads:
+            thread.start()
+        bench.publish("board", port=relay.port, path="/")
+
+    words = ["--logdir", logs, "--host", "127.0.0.1", "--port", str(own), "--reload_interval", "5"]
+    env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")
+    try:
+        return run_server([*command, *words], env, own, ready, clock.is_over)
+    finally:
+        over.set()
+
+
+def tensorboard(program: str) -> list[str]:
+    path = shutil.which(program)
+    if path is not None:
+        return [path]
+    python = python_with("tensorboard")
+    if python is not None:
+        return [python, "-m", "tensorboard.main"]
+    package = "the package is `tensorboard`; `--setup 'pip install tensorboard'` brings it"
+    raise Missing("TensorBoard is not installed here: %s" % package)

@@ -1,0 +1,147 @@
+"""Costs of runs in GPU-hours and money: asked for, held, used, idle; by run, user, label or pool. Pure.
+
+Hours count as far as they lie in the period. Money is what the GPU-hours held cost; of a pool, what its machines cost
+whether somebody held them or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from longboat.core.jobs import Value
+from longboat.core.resources import format_duration
+from longboat.core.runs import RunStatus
+from longboat.metrics.values import RunMetrics
+
+HOUR_S = 3600.0
+UNLABELLED = "(none)"
+
+
+class Period(Value, frozen=True):
+    start: float
+    end: float
+
+    def hours(self, begin: float | None, end: float | None) -> float:
+        """Of a span, what lies within; one that has not ended goes on."""
+        if begin is None:
+            return 0.0
+        return max(0.0, min(self.end if end is None else end, self.end) - max(begin, self.start)) / HOUR_S
+
+
+class Budget(Value, frozen=True):
+    """GPU-hours that the runs with a label, or of a user, may hold within a time."""
+
+    name: str  # LABEL=VALUE, or user=NAME
+    gpu_hours: float
+    per_s: float = 30 * 24 * HOUR_S
+
+    def covers(self, user: str, labels: Mapping[str, str]) -> bool:
+        key, _, value = self.name.partition("=")
+        return user == value if key == "user" else labels.get(key) == value
+
+
+class CostRow(Value, frozen=True):
+    """GPU-hours and their cost under one name. `longboat cost -o json` prints these fields, and the currency."""
+
+    name: str
+    on: str = ""
+    runs: int = 0
+    asked: float = 0.0  # GPU-hours from the submission on, waiting included
+    held: float = 0.0  # that attempts had them
+    used: float | None = None  # of these, that they computed; None: nobody measured it
+    paid: float | None = None  # of pools: that their machines were there
+    idle: float | None = None  # held and not used; of pools: paid and not held
+    cost: float | None = None  # None: no price is known
+
+
+def cost_of(run: RunStatus, on: str, period: Period, gpu_hour: float | None, use: float | None) -> CostRow:
+    """`use`: the mean use of its GPUs, 0 to 1. The attempts of a run in full; of a listed one, its first start."""
+    spans = [period.hours(attempt.started, attempt.ended or run.ended) for attempt in run.attempts]
+    held = run.gpus * (sum(spans) if run.attempts else period.hours(run.started, run.ended))
+    used = None if use is None else held * use
+    return CostRow(
+        name=run.name,
+        on=on,
+        runs=1,
+        asked=run.gpus * period.hours(run.created, run.ended),
+        held=held,
+        used=used,
+        idle=None if used is None else held - used,
+        cost=None if gpu_hour is None else held * gpu_hour,
+    )
+
+
+def mean_use(metrics: RunMetrics) -> float | None:
+    """Of all samples of its ranks, 0 to 1; None where no GPU was sampled."""
+    samples = [value for measures in metrics.system.values() for _, value in measures.get("gpu", ())]
+    finite = [min(max(value, 0.0), 100.0) for value in samples if value == value]
+    return sum(finite) / len(finite) / 100.0 if finite else None
+
+
+def names_of(run: RunStatus, by: str) -> Sequence[str]:
+    """The names that a run counts under: its own, its user, one label's value, or each of its labels."""
+    if by == "run":
+        return (run.name,)
+    if by == "user":
+        return (run.user or UNLABELLED,)
+    kind, _, key = by.partition("=")
+    assert kind == "label"
+    if key:
+        return (run.labels.get(key, UNLABELLED),)
+    return [f"{name}={value}" for name, value in sorted(run.labels.items())] or (UNLABELLED,)
+
+
+def grouped(rows: Iterable[tuple[str, CostRow]]) -> list[CostRow]:
+    """Rows with the same name in the same place as one, the dearest first, then those that held most."""
+    groups: dict[tuple[str, str], list[CostRow]] = {}
+    for name, row in rows:
+        groups.setdefault((row.on, name), []).append(row)
+    summed = [total(members, name=name, on=on) for (on, name), members in groups.items()]
+    return sorted(summed, key=lambda row: (-(row.cost or 0.0), -row.held, row.on, row.name))
+
+
+def total(rows: Sequence[CostRow], *, name: str, on: str = "") -> CostRow:
+    """The sum. What is not known of one is left out of it: of used and idle where nobody measured, of cost too."""
+    return CostRow(
+        name=name,
+        on=on,
+        runs=sum(row.runs for row in rows),
+        asked=sum(row.asked for row in rows),
+        held=sum(row.held for row in rows),
+        used=_sum(rows, lambda row: row.used),
+        paid=_sum(rows, lambda row: row.paid),
+        idle=_sum(rows, lambda row: row.idle),
+        cost=_sum(rows, lambda row: row.cost),
+    )
+
+
+def budget_words(budget: Budget, runs: Iterable[RunStatus], now: float) -> tuple[float, str]:
+    """The share of a budget that its runs have held, and a sentence. Listed runs will do."""
+    period = Period(start=now - budget.per_s, end=now)
+    covered = (run for run in runs if run.gpus and budget.covers(run.user, run.labels))
+    held = sum(cost_of(run, "", period, None, None).held for run in covered)
+    text = f"{held:,.1f} of {budget.gpu_hours:,.0f} GPU-hours of the last {format_duration(budget.per_s)}"
+    return held / budget.gpu_hours, f"budget {budget.name}: {text}"
+
+
+def all_pools(pools: Sequence[CostRow], runs: Sequence[CostRow], on: str) -> list[CostRow]:
+    """The pools of a place, and their sum with what runs held of it. Which pool a run was in is kept nowhere."""
+    paid = sum(row.paid or 0.0 for row in pools)
+    held = sum(row.held for row in runs)
+    whole = CostRow(
+        name="(all)",
+        on=on,
+        runs=len(runs),
+        asked=sum(row.asked for row in runs),
+        held=held,
+        used=_sum(runs, lambda row: row.used),
+        paid=paid,
+        idle=max(0.0, paid - held),
+        cost=_sum(pools, lambda row: row.cost),
+    )
+    return [*pools, whole]
+
+
+def _sum(rows: Sequence[CostRow], part: Callable[[CostRow], float | None]) -> float | None:
+    known = [value for value in map(part, rows) if value is not None]
+    return sum(known) if known else None

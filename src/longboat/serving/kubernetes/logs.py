@@ -1,0 +1,127 @@
+"""Logs of a service's pods: what there is, and with `follow` what comes, of pods that come later too."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from queue import Empty, Full, Queue
+from typing import Any
+
+from longboat.core.errors import LongboatError, NotFound
+from longboat.core.runs import LogLine
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.connection.transport import ResponseStream
+from longboat.kubeapi.errors import Unreachable
+
+Object = dict[str, Any]
+
+LOOK_S = 2.0
+"""Between two looks for pods that have come: starting one takes longer."""
+LONGEST_LINE = 1 << 20
+"""Bytes without a newline that are kept: progress bars have none for hours."""
+MOST_WAITING = 10_000
+"""Lines that wait for whoever prints them; pods are not read faster than that."""
+
+
+def past_lines(client: Client, pods: Sequence[Object], tail: int | None) -> Iterator[LogLine]:
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        with contextlib.closing(client.log(name, tail=tail)) as stream:
+            for data in _lines(stream):
+                yield line_of(name, data)
+
+
+def follow_lines(client: Client, pods: Callable[[], Sequence[Object]], tail: int | None) -> Iterator[LogLine]:
+    """Until the service is gone: `pods` raises NotFound."""
+    follower = LogFollower(client, tail)
+    try:
+        while True:
+            for pod in pods():
+                follower.follow(pod)
+            yield from follower.arrived(LOOK_S)
+    except NotFound:
+        yield from follower.arrived(0.0)
+    finally:
+        follower.close()
+
+
+class LogFollower:
+    """One thread for each container that was started, until it has ended."""
+
+    def __init__(self, client: Client, tail: int | None) -> None:
+        self._client, self._tail = client, tail
+        self._lines: Queue[LogLine] = Queue(MOST_WAITING)
+        self._over = threading.Event()
+        self._seen: set[tuple[str, int]] = set()
+        self._streams: dict[int, ResponseStream] = {}
+
+    def follow(self, pod: Object) -> None:
+        """A container that was started again is another one, with a log of its own."""
+        status = next(iter((pod.get("status") or {}).get("containerStatuses") or ()), None)
+        if status is None or "waiting" in (status.get("state") or {}):
+            return
+        key = (str(pod["metadata"]["uid"]), int(status.get("restartCount", 0)))
+        if key not in self._seen:
+            self._seen.add(key)
+            name = pod["metadata"]["name"]
+            threading.Thread(target=self._read, args=(name,), name=f"log-{name}", daemon=True).start()
+
+    def arrived(self, timeout_s: float) -> Iterator[LogLine]:
+        with contextlib.suppress(Empty):
+            yield self._lines.get(timeout=timeout_s)
+            while True:
+                yield self._lines.get_nowait()
+
+    def close(self) -> None:
+        self._over.set()
+        for stream in list(self._streams.values()):
+            stream.close()
+
+    def _read(self, pod: str) -> None:
+        """A stream that breaks is taken up where it broke; the last second may come twice."""
+        since: str | None = None
+        while not self._over.is_set():
+            broke = False
+            try:
+                stream = self._client.log(
+                    pod, follow=True, tail=self._tail if since is None else None, since_time=since
+                )
+                self._streams[threading.get_ident()] = stream
+                self._pass_on(pod, stream)
+            except Unreachable:
+                broke = True
+            except LongboatError:
+                return  # the pod is gone, or is not ours to read
+            if not broke or self._over.wait(LOOK_S):
+                return
+            since = datetime.fromtimestamp(self._client.now() - LOOK_S - 1, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _pass_on(self, pod: str, stream: ResponseStream) -> None:
+        for data in _lines(stream):
+            self._put(line_of(pod, data))
+
+    def _put(self, line: LogLine) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(Full):
+                self._lines.put(line, timeout=LOOK_S)
+                return
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines as they come, never more of them than a chunk has."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for data in lines:
+            yield data + b"\n"
+        if len(rest) > LONGEST_LINE:
+            yield rest + b"\n"
+            rest = b""
+    if rest:
+        yield rest
+
+
+def line_of(pod: str, data: bytes) -> LogLine:
+    return LogLine(role="server", node=pod, rank=0, stream="out", time=0.0, attempt=0, data=data)

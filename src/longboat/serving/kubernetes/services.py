@@ -1,0 +1,363 @@
+"""Services of a cluster's namespace: made, changed, listed and stopped through its API server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
+from longboat.core.jobs import Serve
+from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.engine import Submission
+from longboat.engines.kubernetes.engine import KubernetesEngine
+from longboat.engines.kubernetes.submit.plan import make_manifests
+from longboat.engines.shared.home import current_user
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import Forbidden, ObjectNotFound
+from longboat.kubeapi.kinds import DEPLOYMENT, EVENT, HPA, INGRESS, PDB, POD, SECRET, SERVICE
+from longboat.serving.kubernetes import apply
+from longboat.serving.kubernetes.checkpoint_pin import pin
+from longboat.serving.kubernetes.logs import follow_lines, past_lines
+from longboat.serving.kubernetes.manifests import (
+    NAME,
+    PORT,
+    RECORD,
+    TRACK,
+    VERSION,
+    ServingRecord,
+    Track,
+    autoscaler_object,
+    canary_replicas,
+    deployment_name,
+    promoted,
+    service_objects,
+)
+from longboat.serving.kubernetes.status import (
+    GOLDEN_FAILED,
+    is_older,
+    phase_of,
+    record_of,
+    share_of,
+    shown,
+    status_of,
+    takes_requests,
+    version_of,
+    wanted_replicas,
+)
+from longboat.serving.replica_job import replica_job
+from longboat.serving.requests import ServiceRequest
+from longboat.serving.service_status import ServiceStatus
+
+Object = dict[str, Any]
+
+LOOK_S = 1.0
+"""Between two looks of somebody who waits."""
+STOP_S = 300.0
+"""Pods have their draining and grace; a node that is lost takes longer than this, and is said."""
+PROBE_MARK = "Startup probe failed: "
+METRICS = "/apis/metrics.k8s.io"
+
+
+class ClusterServices:
+    """The services of one namespace."""
+
+    def __init__(self, engine: KubernetesEngine, notice: Callable[[str], None] = lambda text: None) -> None:
+        self._engine = engine
+        self._notice = notice
+
+    @property
+    def client(self) -> Client:
+        return self._engine.client
+
+    def exists(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def settings(self, name: str) -> Serve | None:
+        body = self._find(name)
+        return None if body is None else record_of(body).serve
+
+    # making and changing
+
+    def serve(self, request: ServiceRequest) -> str:
+        request.check_name()
+        name, track = request.service_name, _track_of(request)
+        before = self._find(name)
+        if track == "canary" and before is None:
+            raise NotFound(f"no service named {name!r}: a canary goes beside what is served", hint="leave --canary out")
+        known = None if before is None else record_of(before)
+        submission = self._engine.resubmission(request.run)
+        serve = _settings(request, known, submission)
+        command = request.command or (known.command if known else None) or serve.run
+        if command is None:
+            raise UsageError(
+                f"no command to serve {request.run} with, and its job file has no `serve`",
+                hint=f"longboat serve {request.run} -- python app.py --port '$PORT'",
+            )
+        if before is not None and request.weight is not None:
+            serve = self._canary_size(serve, wanted_replicas(before), request.weight)
+        version = self._next_version(name, known)
+        resume, step = None, None
+        if request.with_checkpoint:
+            resume, step = pin(self._engine.status(request.run), request.step)
+        job = replica_job(submission.job, serve, name=name, command=command, host="0.0.0.0", port=PORT)
+        job = msgspec.structs.replace(job, checkpoints=msgspec.structs.replace(job.checkpoints, resume=resume))
+        replica = msgspec.structs.replace(submission, job=job, run_id=f"{name}-v{version}")
+        objects, notices = make_manifests(*self._engine.prepared(replica), with_secrets=True)
+        for text in notices:
+            self._notice(text)
+        record = ServingRecord(
+            run=request.run,
+            step=step,
+            version=version,
+            command=command,
+            serve=serve,
+            user=current_user(),
+            created=known.created if known else self.client.now(),
+        )
+        made = service_objects(name, record, objects, os.urandom(8).hex(), track=track)
+        if track == "canary":
+            self._put_canary(name, made)
+        else:
+            self._put(name, made, is_new=before is None)
+            self._scale_by_load(name, serve)
+        return name
+
+    def _put(self, name: str, objects: Sequence[Object], *, is_new: bool) -> None:
+        if is_new:
+            apply.put(self.client, objects)
+            return
+        deployment, *rest = objects
+        there = self._existing(name)
+        # A selector cannot change, and how many there are is the autoscaler's affair where there is one.
+        spec = {**deployment["spec"], "selector": there["spec"]["selector"]}
+        if self._owned_autoscaler(there) is not None:
+            spec["replicas"] = max(spec["replicas"], wanted_replicas(there))
+        apply.change(self.client, [{**deployment, "spec": spec}, *rest])
+
+    def _put_canary(self, name: str, objects: Sequence[Object]) -> None:
+        if self._canary(name) is None:
+            apply.put(self.client, objects, parent=self._existing(name))
+        else:
+            apply.change(self.client, objects)
+
+    def _next_version(self, name: str, known: ServingRecord | None) -> int:
+        canary = self._canary(name) if known else None
+        return max([0, *([known.version] if known else []), *([record_of(canary).version] if canary else [])]) + 1
+
+    def _canary_size(self, serve: Serve, stable: int, weight: int) -> Serve:
+        count = canary_replicas(stable, weight)
+        share = share_of(count, stable)
+        self._notice(f"in a cluster a canary's share is that of its replicas: {count} of {count + stable}, {share} %")
+        return msgspec.structs.replace(serve, replicas=count, max_replicas=None)
+
+    def promote(self, name: str, weight: int | None = None) -> None:
+        body, canary = self._existing(name), self._canary(name)
+        if canary is None:
+            raise UsageError(f"{name} has no canary", hint=f"longboat serve RUN --name {name} --canary 10 makes one")
+        beside = deployment_name(name, "canary")
+        if weight:
+            size = self._canary_size(record_of(canary).serve, wanted_replicas(body), weight)
+            self.client.patch(DEPLOYMENT, beside, {"spec": {"replicas": size.replicas}})
+            return
+        if weight is None:
+            record = msgspec.structs.replace(record_of(canary), serve=record_of(body).serve)
+            owners = {"metadata": {"ownerReferences": [apply.owner_of(body)]}}
+            for secret in self.client.list(SECRET, labels=f"{NAME}={name},{VERSION}={record.version}").items:
+                self.client.patch(SECRET, secret["metadata"]["name"], owners)  # else they go with the canary
+            apply.replace_spec(self.client, promoted(body, canary, record))
+        self.client.delete(DEPLOYMENT, beside, uid=canary["metadata"]["uid"])
+
+    def scale(self, name: str, least: int, most: int | None) -> None:
+        record = record_of(self._existing(name))
+        serve = msgspec.structs.replace(record.serve, replicas=least, max_replicas=most)
+        changed = msgspec.structs.replace(record, serve=serve)
+        annotations = {RECORD: msgspec.json.encode(changed).decode()}
+        self.client.patch(DEPLOYMENT, name, {"metadata": {"annotations": annotations}, "spec": {"replicas": least}})
+        self._scale_by_load(name, serve)
+
+    def _scale_by_load(self, name: str, serve: Serve) -> None:
+        """Make, change or remove the HorizontalPodAutoscaler; say so where there can be none."""
+        body = self._existing(name)
+        if serve.most > serve.replicas:
+            reason = self._unscalable(serve)
+            if reason is None:
+                apply.put_owned(self.client, body, autoscaler_object(name, self.client.namespace, serve))
+                return
+            self._notice(f"{name} stays at {serve.replicas} replicas: {reason}")
+        apply.remove_owned(self.client, body, HPA)
+
+    def _unscalable(self, serve: Serve) -> str | None:
+        if serve.resources.cpus is None:
+            return "a cluster scales by the share of `cpus` in use, and the service asks for none (--cpus)"
+        try:
+            self.client.request("GET", METRICS)
+        except (ObjectNotFound, Forbidden):
+            return "the cluster has no metrics (metrics-server) to scale by"
+        return None
+
+    def _owned_autoscaler(self, body: Object) -> Object | None:
+        with contextlib.suppress(Forbidden):
+            there = self.client.find(HPA, body["metadata"]["name"])
+            if there is not None and (there["metadata"].get("labels") or {}).get(NAME) == body["metadata"]["name"]:
+                return there
+        return None
+
+    # looking
+
+    def list(self) -> Sequence[ServiceStatus]:
+        statuses = []
+        for body in self.client.list(DEPLOYMENT, labels=NAME).items:
+            if RECORD in (body["metadata"].get("annotations") or {}) and not _is_canary(body):
+                try:
+                    record_of(body)
+                except EngineError as error:
+                    self._notice(error.message)
+                else:
+                    statuses.append(self._status(body))
+        return statuses
+
+    def status(self, name: str) -> ServiceStatus:
+        return self._status(self._existing(name))
+
+    def _status(self, body: Object) -> ServiceStatus:
+        name, canary, reason = body["metadata"]["name"], self._canary(body["metadata"]["name"]), ""
+        for each in (body, canary):
+            if each is not None and not reason and phase_of(each) not in ("ready", "stopping"):
+                reason = self._trouble(name, record_of(each).version)
+        return status_of(body, canary, reason, self.client.namespace)
+
+    def _trouble(self, name: str, version: int) -> str:
+        """What keeps the newest pods from being ready: the last failed probe, or what their container waits for."""
+        pods = self._pods(name, version)
+        latest: tuple[str, str] = ("", "")
+        for pod in pods:
+            events = self.client.list(EVENT, fields=f"involvedObject.uid={pod['metadata']['uid']}").items
+            for event in events:
+                message = str(event.get("message") or "")
+                if event.get("type") == "Warning":
+                    latest = max(latest, (str(event.get("lastTimestamp") or ""), message.removeprefix(PROBE_MARK)))
+        return " ".join(latest[1].split())[:500] or ("is being started" if pods else "has no pods yet")
+
+    def _pods(self, name: str, version: int | None = None) -> Sequence[Object]:
+        selector = f"{NAME}={name}" if version is None else f"{NAME}={name},{VERSION}={version}"
+        return self.client.list(POD, labels=selector).items
+
+    def wait(self, name: str, *, timeout_s: float | None = None) -> ServiceStatus:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            status = self.status(name)
+            if status.phase == "ready":
+                self._forget_old(name, status.version)
+                return status
+            if GOLDEN_FAILED.match(status.reason):
+                raise Refused(
+                    f"{self._newest(name)} takes no requests: {status.reason}",
+                    hint=f"longboat serve logs {name} shows more",
+                )
+            if deadline is not None and time.monotonic() > deadline:
+                raise WaitTimeout(f"{name} is {status.phase}: {status.reason}", hint="the service goes on")
+            time.sleep(LOOK_S)
+
+    def _newest(self, name: str) -> str:
+        bodies = [body for body in (self._existing(name), self._canary(name)) if body is not None]
+        return shown(max(map(record_of, bodies), key=lambda record: record.version))
+
+    def _forget_old(self, name: str, version: int) -> None:
+        """Remove the Secrets of versions that no pod has any more; a newer one may be on its way already."""
+        canary = self._canary(name)
+        kept = None if canary is None else record_of(canary).version
+        for body in self.client.list(SECRET, labels=f"{NAME}={name}").items:
+            if is_older(body, version) and version_of(body) != kept:
+                self.client.delete(SECRET, body["metadata"]["name"])
+
+    def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
+        self._existing(name)
+        if not query.follow:
+            return past_lines(self.client, self._pods(name), query.tail)
+
+        def pods() -> Sequence[Object]:
+            self._existing(name)
+            return self._pods(name)
+
+        return follow_lines(self.client, pods, query.tail)
+
+    def ready_pods(self, name: str) -> Sequence[str]:
+        """The pods that take requests, at least one. Raises NotFound, EngineError."""
+        self._existing(name)
+        ready = [str(pod["metadata"]["name"]) for pod in self._pods(name) if takes_requests(pod)]
+        if not ready:
+            raise EngineError(f"no replica of {name} is ready", hint=f"longboat serve logs {name} --events tells more")
+        return ready
+
+    def events(self, name: str) -> Sequence[str]:
+        uids = [self._existing(name)["metadata"]["uid"], *(pod["metadata"]["uid"] for pod in self._pods(name))]
+        lines = []
+        for uid in uids:
+            for event in self.client.list(EVENT, fields=f"involvedObject.uid={uid}").items:
+                lines.append((str(event.get("lastTimestamp") or ""), " ".join(str(event.get("message")).split())))
+        return [f"{moment} {message}" for moment, message in sorted(lines)]
+
+    # ending
+
+    def stop(self, name: str) -> None:
+        self._existing(name)
+        self.client.delete(DEPLOYMENT, name, propagation="Foreground")
+        deadline = time.monotonic() + STOP_S
+        while self.client.find(DEPLOYMENT, name) is not None or self._left(name):
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"{name} is still being deleted after {STOP_S:g} s", hint="kubectl get pods tells more"
+                )
+            time.sleep(LOOK_S / 2)
+
+    def _left(self, name: str) -> bool:
+        for kind in (DEPLOYMENT, POD, SECRET, SERVICE, PDB, INGRESS, HPA):
+            with contextlib.suppress(Forbidden):  # of what the user may not see, and so has not made
+                if self.client.list(kind, labels=f"{NAME}={name}").items:
+                    return True
+        return False
+
+    def _find(self, name: str) -> Object | None:
+        body = self.client.find(DEPLOYMENT, name)
+        if body is not None and RECORD not in (body["metadata"].get("annotations") or {}):
+            raise UsageError(
+                f"there is a Deployment {name} already that is no service of Longboat", hint="another --name"
+            )
+        if body is not None and _is_canary(body):
+            raise UsageError(f"{name} is the canary of another service", hint="another --name")
+        return body
+
+    def _canary(self, name: str) -> Object | None:
+        body = self.client.find(DEPLOYMENT, deployment_name(name, "canary"))
+        if body is None or not _is_canary(body) or body["metadata"].get("deletionTimestamp"):
+            return None
+        return body if body["metadata"]["labels"].get(NAME) == name else None
+
+    def _existing(self, name: str) -> Object:
+        body = self._find(name)
+        if body is None:
+            raise NotFound(f"no service named {name!r}", hint="`longboat serve ls` lists them")
+        return body
+
+
+def _track_of(request: ServiceRequest) -> Track:
+    if request.host is not None:
+        raise UsageError(
+            "--host is an address of this machine: a service in a cluster has its own",
+            hint="--ingress HOST leads to it from outside, `longboat serve forward` from here",
+        )
+    return "stable" if request.weight is None else "canary"
+
+
+def _settings(request: ServiceRequest, known: ServingRecord | None, submission: Submission) -> Serve:
+    serve = request.serve or (known.serve if known else None) or submission.job.serve or Serve()
+    return serve if request.port is None else msgspec.structs.replace(serve, port=request.port)
+
+
+def _is_canary(body: Object) -> bool:
+    return (body["metadata"].get("labels") or {}).get(TRACK) == "canary"

@@ -1,0 +1,368 @@
+"""Services of this machine: made, changed, listed and stopped. What happens to them is done by their supervisors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from longboat.bundles import durable
+from longboat.core.errors import EngineError, LongboatError, NotFound, Refused, UsageError, WaitTimeout
+from longboat.core.jobs import Serve
+from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.lifecycle.resubmission import SubmissionNote, forget_submission, note_submission
+from longboat.engines.local.engine import LocalEngine
+from longboat.engines.local.records import KEPT_VARIABLES
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.processes import is_alive
+from longboat.engines.shared.files import (
+    disk,
+    is_current,
+    last_lines_of,
+    locked,
+    make_folder,
+    open_lock,
+    remove_tree,
+    try_lock,
+)
+from longboat.engines.shared.home import current_user
+from longboat.serving.local.pinned_checkpoint import pin_checkpoint
+from longboat.serving.local.records import ServiceFolder, Version, WantedService, existing, own, service_names
+from longboat.serving.local.replicas import ReplicaRuns
+from longboat.serving.local.spawn import supervise
+from longboat.serving.local.status import status_of
+from longboat.serving.local.supervisor import listen
+from longboat.serving.requests import ServiceRequest
+from longboat.serving.service_status import ServiceStatus
+
+HOST = "127.0.0.1"
+"""What is listened on unless somebody says otherwise: the proxy asks nobody for a password."""
+START_S = 30.0
+"""The proxy listens a moment after its process was started; longer means that it failed."""
+STOP_MARGIN_S = 60.0
+"""Beyond the draining and the grace of replicas: after this the command itself cleans up."""
+MOST_VERSIONS = 10
+"""Versions that are kept to go back to; each pins a checkpoint."""
+
+
+class LocalServices:
+    """The services of one home."""
+
+    def __init__(self, engine: LocalEngine, notice: Callable[[str], None] = lambda text: None) -> None:
+        self._engine = engine
+        self.home = engine.home
+        self._environment: Mapping[str, str] = engine.environment
+        self._notice = notice
+
+    def exists(self, name: str) -> bool:
+        return name in service_names(self.home)
+
+    def settings(self, name: str) -> Serve | None:
+        return existing(self.home, name)[1].serve if self.exists(name) else None
+
+    # making and changing
+
+    def serve(self, request: ServiceRequest) -> str:
+        """Make the service, or give an existing one a new version. Its name."""
+        request.check_name()
+        name = request.service_name
+        self.home.prepare()
+        if name in service_names(self.home):
+            return self._update(name, request)
+        return self._create(name, request)
+
+    def _create(self, name: str, request: ServiceRequest) -> str:
+        if request.weight is not None:
+            raise NotFound(f"no service named {name!r}: a canary goes beside what is served", hint="leave --canary out")
+        parent = make_folder(self.home.root / "services")
+        draft = ServiceFolder(self.home, f".new-{os.urandom(6).hex()}")
+        make_folder(draft.directory)
+        uid = os.urandom(6).hex()
+        try:
+            version, serve, environment = self._version(draft, request, 1)
+            version = _moved(version, draft.directory, parent / name)
+            if serve.ingress is not None:
+                self._notice("`ingress` is for services of a cluster: here the address is a port of this machine")
+            host = request.host or HOST
+            port = checked_port(host, request.port or serve.port or 0)
+            wanted = WantedService(
+                name=name,
+                uid=uid,
+                created=time.time(),
+                user=current_user(),
+                host=host,
+                port=port,
+                serve=serve,
+                versions=(version,),
+                current=1,
+                environment=environment,
+            )
+            draft.write_wanted(wanted)
+            try:
+                with disk(f"create {parent / name}"):
+                    os.rename(draft.directory, parent / name)
+                    durable.sync_folder(os.fspath(parent))
+            except EngineError:
+                if (parent / name).exists():
+                    raise UsageError(f"a service named {name!r} was made this moment", hint="try again") from None
+                raise
+        finally:
+            remove_tree(draft.directory)
+        folder = ServiceFolder(self.home, name)
+        self._keep_code(wanted, version)
+        supervise(folder, wanted, self._environment)
+        if not self._await_proxy(folder):
+            lines = last_lines_of(folder.log)
+            self.stop(name)
+            raise EngineError(f"the supervisor of {name} did not start: {lines[-1] if lines else 'it is gone'}")
+        return name
+
+    def _update(self, name: str, request: ServiceRequest) -> str:
+        folder, _ = self._changeable(name)
+        with locked(folder.change_lock()):
+            folder, wanted = self._changeable(name)
+            if request.port not in (None, wanted.port) or request.host not in (None, wanted.host):
+                raise UsageError(
+                    f"{name} listens on port {wanted.port} of {wanted.host}", hint="stop it, or take another --name"
+                )
+            number = max(version.number for version in wanted.versions) + 1
+            before = wanted.version(wanted.current)
+            request = msgspec.structs.replace(request, command=request.command or before.command)
+            version, serve, environment = self._version(folder, request, number)
+            if request.serve is None:
+                serve = wanted.serve
+            changed = msgspec.structs.replace(
+                wanted, versions=(*wanted.versions, version), serve=serve, environment=environment
+            )
+            self._keep_code(wanted, version)
+            folder.write_wanted(self._pruned(folder, _rolled(changed, number, request.weight)))
+        self._notice_supervised(folder, wanted)
+        return name
+
+    def promote(self, name: str, weight: int | None = None) -> None:
+        """Let the canary take everything; or give it another weight, 0 ends it."""
+        folder, _ = self._changeable(name)
+        with locked(folder.change_lock()):
+            folder, wanted = self._changeable(name)
+            if wanted.canary is None:
+                raise UsageError(
+                    f"{name} has no canary", hint=f"longboat serve RUN --name {name} --canary 10 makes one"
+                )
+            if weight is None:
+                changed = _rolled(wanted, wanted.canary, None)
+            elif weight == 0:
+                changed = msgspec.structs.replace(wanted, canary=None, weight=0)
+            else:
+                changed = msgspec.structs.replace(wanted, weight=weight)
+            folder.write_wanted(changed)
+        self._notice_supervised(folder, wanted)
+
+    def scale(self, name: str, least: int, most: int | None) -> None:
+        folder, _ = self._changeable(name)
+        with locked(folder.change_lock()):
+            folder, wanted = self._changeable(name)
+            serve = msgspec.structs.replace(wanted.serve, replicas=least, max_replicas=most)
+            folder.write_wanted(msgspec.structs.replace(wanted, serve=serve))
+        self._notice_supervised(folder, wanted)
+
+    def _changeable(self, name: str) -> tuple[ServiceFolder, WantedService]:
+        """Raises NotFound, UsageError."""
+        folder, wanted = own(self.home, name)
+        if folder.is_stopping():
+            self._finish_stop(folder, wanted)
+            raise UsageError(f"{name} is being stopped", hint="try again when `longboat serve ls` shows it no more")
+        return folder, wanted
+
+    def _version(
+        self, folder: ServiceFolder, request: ServiceRequest, number: int
+    ) -> tuple[Version, Serve, dict[str, str]]:
+        submission = self._engine.resubmission(request.run)
+        record = RunFiles(self.home.run_dir(request.run)).record()
+        serve = request.serve or submission.job.serve or Serve()
+        command = request.command or serve.run
+        if command is None:
+            raise UsageError(
+                f"no command to serve {request.run} with, and its job file has no `serve`",
+                hint=f"longboat serve {request.run} -- python app.py --port '$PORT'",
+            )
+        step, path = None, None
+        if request.with_checkpoint:
+            target = folder.version_dir(number)
+            step, path = pin_checkpoint(self.home, record, request.step, target, self._environment)
+        version = Version(
+            number=number,
+            run=request.run,
+            step=step,
+            checkpoint=None if path is None else str(path),
+            command=command,
+            job=submission.job,
+            base=submission.base,
+            code=submission.code,
+            outside=dict(submission.outside or {}),
+            root=submission.root,
+            in_place=submission.in_place,
+        )
+        environment = submission.environment
+        return version, serve, {key: environment[key] for key in KEPT_VARIABLES if key in environment}
+
+    def _keep_code(self, wanted: WantedService, version: Version) -> None:
+        """See that the code is not collected when its run is removed."""
+        note = SubmissionNote(run=version.run, namespace="", job=version.job, base=version.base, code=version.code)
+        note_submission(self.home, f"service-{wanted.uid}-{version.number}", note)
+
+    def _pruned(self, folder: ServiceFolder, wanted: WantedService) -> WantedService:
+        """Without the oldest versions that nothing refers to."""
+        state = folder.state()
+        used = {wanted.current, wanted.canary, state.good, *(replica.version for replica in state.replicas)}
+        spare = [version for version in wanted.versions if version.number not in used]
+        gone = spare[: max(0, len(wanted.versions) - MOST_VERSIONS)]
+        for version in gone:
+            remove_tree(folder.version_dir(version.number))
+            forget_submission(self.home, f"service-{wanted.uid}-{version.number}")
+        return msgspec.structs.replace(wanted, versions=tuple(v for v in wanted.versions if v not in gone))
+
+    # looking
+
+    def list(self) -> Sequence[ServiceStatus]:
+        statuses = []
+        for name in service_names(self.home):
+            with contextlib.suppress(NotFound):
+                statuses.append(self.status(name))
+        return statuses
+
+    def status(self, name: str) -> ServiceStatus:
+        """The service as it is; a vanished supervisor is replaced on the way."""
+        folder, wanted = existing(self.home, name)
+        if not folder.is_stopping():
+            self._notice_supervised(folder, wanted)
+        else:
+            self._finish_stop(folder, wanted)
+        return status_of(wanted, folder.state(), is_stopping=folder.is_stopping())
+
+    def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
+        from longboat.serving.local.logs import service_logs
+
+        existing(self.home, name)
+        return service_logs(self._engine, lambda: self._replica_names(name), query)
+
+    def events(self, name: str) -> Sequence[str]:
+        folder, _ = existing(self.home, name)
+        return last_lines_of(folder.log, 1 << 20)
+
+    def _replica_names(self, name: str) -> Sequence[str]:
+        """Runs of the service's replicas, ended ones too as long as their logs are kept."""
+        wanted = ServiceFolder(self.home, name).wanted()
+        if wanted is None:
+            return []
+        return ReplicaRuns(self.home, dict(self._environment)).of_service(wanted.uid)
+
+    def wait(self, name: str, *, timeout_s: float | None = None) -> ServiceStatus:
+        """Until every replica of the wanted version is ready. Raises EngineError where it failed."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            folder, wanted = existing(self.home, name)
+            status = self.status(name)
+            failed = folder.state().failed
+            for number in (wanted.current, wanted.canary):
+                if number in failed:
+                    version = wanted.version(number)
+                    raise Refused(
+                        f"{version.shown} takes no requests: {failed[number]}",
+                        hint=f"longboat serve logs {name} shows more",
+                    )
+            if status.phase == "ready":
+                return status
+            if deadline is not None and time.monotonic() > deadline:
+                raise WaitTimeout(f"{name} is {status.phase}: {status.reason}", hint="the service goes on")
+            time.sleep(0.1)
+
+    def _notice_supervised(self, folder: ServiceFolder, wanted: WantedService) -> None:
+        """See that a supervisor lives: a killed one is replaced."""
+        if supervise(folder, wanted, self._environment):
+            self._notice(f"the supervisor of {folder.name} was killed; a new one takes over")
+            self._await_proxy(folder)
+
+    def _finish_stop(self, folder: ServiceFolder, wanted: WantedService) -> None:
+        """See that somebody goes on with stopping it, where its supervisor was killed meanwhile."""
+        with contextlib.suppress(LongboatError):  # it may be gone this moment
+            supervise(folder, wanted, self._environment)
+
+    def _await_proxy(self, folder: ServiceFolder) -> bool:
+        """Until the address answers: who is told the name may ask at once."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and folder.is_supervised():
+            supervisor = folder.state().supervisor
+            if supervisor is not None and is_alive(supervisor):
+                return True
+            time.sleep(0.01)
+        return False
+
+    # ending
+
+    def stop(self, name: str) -> None:
+        """End the service and everything of it. Returns when nothing is left."""
+        folder, wanted = existing(self.home, name)
+        folder.request_stop()
+        grace = wanted.serve.drain_s + wanted.version(wanted.current).job.grace_s + STOP_MARGIN_S
+        deadline = time.monotonic() + grace
+        while _is_there(folder, wanted) and time.monotonic() < deadline:
+            if self._clean_up(folder, wanted):
+                break
+            time.sleep(0.05)
+        if _is_there(folder, wanted):
+            raise EngineError(f"{name} has not stopped after {grace:g} s", hint=f"see {folder.log}")
+        for version in wanted.versions:
+            forget_submission(self.home, f"service-{wanted.uid}-{version.number}")
+
+    def _clean_up(self, folder: ServiceFolder, wanted: WantedService) -> bool:
+        """Remove what a killed supervisor left. False: one lives, and does it."""
+        with contextlib.suppress(LongboatError):
+            lock = open_lock(folder.lock)
+            try:
+                if not try_lock(lock) or not is_current(lock, folder.lock):
+                    return False
+                if not _is_there(folder, wanted):
+                    return True  # another of the same name has been made since
+                runs = ReplicaRuns(self.home, dict(self._environment))
+                for name in runs.of_service(wanted.uid):
+                    runs.remove(name)
+                remove_tree(folder.directory)
+                return True
+            finally:
+                os.close(lock)
+        return False
+
+
+def _is_there(folder: ServiceFolder, wanted: WantedService) -> bool:
+    """Whether the folder still is that of this service, and not of a later one of the same name."""
+    now = folder.wanted()
+    return folder.directory.exists() and (now is None or now.uid == wanted.uid)
+
+
+def _rolled(wanted: WantedService, number: int, weight: int | None) -> WantedService:
+    if weight is not None:
+        return msgspec.structs.replace(wanted, canary=number, weight=weight)
+    return msgspec.structs.replace(wanted, current=number, canary=None, weight=0)
+
+
+def _moved(version: Version, before: Path, after: Path) -> Version:
+    if version.checkpoint is None:
+        return version
+    path = after / Path(version.checkpoint).relative_to(before)
+    return msgspec.structs.replace(version, checkpoint=str(path))
+
+
+def checked_port(host: str, port: int) -> int:
+    """The port, or a free one for 0. Raises UsageError where it cannot be listened on."""
+    try:
+        with listen(host, port) as listener:
+            return int(listener.getsockname()[1])
+    except OSError as error:
+        raise UsageError(
+            f"port {port} of {host!a} cannot be listened on: {error.strerror or error}",
+            hint="another --port or --host; without them a free port of 127.0.0.1 is taken",
+        ) from None

@@ -1,0 +1,219 @@
+"""The ASGI application: routes to what answers them. Every request has passed `access` before."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from longboat import __version__
+from longboat.core.errors import LongboatError
+from longboat.engines.shared.home import current_user
+from longboat.web.access import AccessLayer, AccessRules, App
+from longboat.web.answers import (
+    ALL_PLACES,
+    HERE,
+    SIMULATIONS,
+    Rejected,
+    Threads,
+    body_of,
+    on_error,
+    on_missing,
+    params_of,
+)
+from longboat.web.events import now_text
+from longboat.web.places import ShownPlace, find_place
+from longboat.web.static_files import INDEX, StaticFiles
+from longboat.web.views.curves import run_curves
+from longboat.web.views.fleet import nodes, queue, services
+from longboat.web.views.logs import LogStreams, log_window, stream_query
+from longboat.web.views.one_run import ACTIONS, act, checkpoints, run_page
+from longboat.web.views.scaling import ScalingHistory, WhatIf, autoscalers
+from longboat.web.views.set_up import clusters
+from longboat.web.views.studies import compare, one_sweep, sweeps
+from longboat.web.watching import Watchers
+
+STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
+
+
+class Dashboard:
+    """What all requests share."""
+
+    def __init__(self, watchers: Watchers, rules: AccessRules, *, readonly: bool = False) -> None:
+        self.watchers = watchers
+        self.rules = rules
+        self.readonly = readonly
+        self.files = StaticFiles()
+        self.log_streams = LogStreams()
+        self.threads = Threads()
+        self.history = ScalingHistory()
+        self.what_if = WhatIf()
+
+    # what is known without asking anybody
+
+    async def state(self, request: Request) -> Response:
+        return await self.threads.answer(request, HERE, self._state)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "user": current_user(),
+            "readonly": self.readonly,
+            "csrf": self.rules.csrf,
+            "time": now_text(time.time()),
+            "clusters": self.watchers.clusters(),
+        }
+
+    async def runs(self, request: Request) -> Response:
+        return await self.threads.answer(request, HERE, self._runs)
+
+    def _runs(self) -> dict[str, Any]:
+        cursor, rows = self.watchers.rows()
+        return {"cursor": cursor, "runs": rows, "clusters": self.watchers.clusters()}
+
+    async def events(self, request: Request) -> Response:
+        watchers = self.watchers
+        cursor = request.headers.get("last-event-id") or request.query_params.get("since") or watchers.events.cursor
+        stream = watchers.events.follow(cursor, watchers.heartbeat)
+        return StreamingResponse(stream, headers=STREAM_HEADERS)
+
+    # one run
+
+    def _run(self, request: Request) -> tuple[ShownPlace, str]:
+        return find_place(self.watchers.places, request.path_params["cluster"]), request.path_params["id"]
+
+    async def run(self, request: Request) -> Response:
+        place, run = self._run(request)
+        return await self.threads.answer(request, place.name, lambda: run_page(place, run, readonly=self.readonly))
+
+    async def act(self, request: Request) -> Response:
+        place, run = self._run(request)
+        action = request.path_params["action"]
+        if self.readonly:
+            raise Rejected(403, "this dashboard is read-only", hint="longboat ui without --read-only")
+        if action not in ACTIONS:
+            raise Rejected(404, f"{action!r} is nothing that can be done to a run", hint=f"one of {', '.join(ACTIONS)}")
+        options = await body_of(request)
+        answer = await self.threads.answer(request, place.name, lambda: act(place, run, action, options))
+        self.watchers.nudge(place.name)
+        return answer
+
+    async def logs(self, request: Request) -> Response:
+        place, run = self._run(request)
+        return await self.threads.answer(request, place.name, log_window, place, run, params_of(request))
+
+    async def log_stream(self, request: Request) -> Response:
+        place, run = self._run(request)
+        params = params_of(request)
+        self.log_streams.check_room()
+        stream_query(params)
+        # A run that is not there is a 404, not a stream.
+        await self.threads.run(place.name, lambda: place.engine.status(run))
+        cursor = request.headers.get("last-event-id")
+        return StreamingResponse(self.log_streams.follow(place, run, params, cursor), headers=STREAM_HEADERS)
+
+    async def metrics(self, request: Request) -> Response:
+        place, run = self._run(request)
+        return await self.threads.answer(request, place.name, run_curves, place, run)
+
+    async def checkpoints(self, request: Request) -> Response:
+        place, run = self._run(request)
+        return await self.threads.answer(request, place.name, checkpoints, place, run)
+
+    # several runs, and what they run on
+
+    async def sweeps(self, request: Request) -> Response:
+        return await self.threads.answer(
+            request, ALL_PLACES, lambda: sweeps(self.watchers.places, readonly=self.readonly)
+        )
+
+    async def sweep(self, request: Request) -> Response:
+        cluster, name = request.path_params["cluster"], request.path_params["name"]
+        place = find_place(self.watchers.places, cluster)
+        look = partial(one_sweep, [place], cluster, name, readonly=self.readonly)
+        return await self.threads.answer(request, place.name, look)
+
+    async def compare(self, request: Request) -> Response:
+        return await self.threads.answer(
+            request, ALL_PLACES, compare, self.watchers.places, request.query_params.getlist("run")
+        )
+
+    async def nodes(self, request: Request) -> Response:
+        return await self.threads.answer(request, ALL_PLACES, nodes, self.watchers.places)
+
+    async def queue(self, request: Request) -> Response:
+        return await self.threads.answer(request, ALL_PLACES, lambda: queue(self.watchers.listed()))
+
+    async def services(self, request: Request) -> Response:
+        return await self.threads.answer(request, ALL_PLACES, lambda: services(self.watchers.listed()))
+
+    async def autoscaler(self, request: Request) -> Response:
+        return await self.threads.answer(request, ALL_PLACES, lambda: autoscalers(self.watchers.listed(), self.history))
+
+    async def simulate(self, request: Request) -> Response:
+        asked = await body_of(request)
+        return await self.threads.answer(
+            request, SIMULATIONS, lambda: self.what_if.answer(self.watchers.listed(), asked)
+        )
+
+    async def clusters(self, request: Request) -> Response:
+        return await self.threads.answer(request, HERE, clusters)
+
+    # files
+
+    async def page(self, request: Request) -> Response:
+        return self.files.answer(request, INDEX)
+
+    async def file(self, request: Request) -> Response:
+        return self.files.answer(request, request.path_params["name"])
+
+    async def nothing(self, request: Request) -> Response:
+        return await on_missing(request, LookupError())
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/state", self.state),
+            Route("/api/runs", self.runs),
+            Route("/api/events", self.events),
+            Route("/api/runs/{cluster}/{id}", self.run),
+            Route("/api/runs/{cluster}/{id}/logs", self.logs),
+            Route("/api/runs/{cluster}/{id}/logs/stream", self.log_stream),
+            Route("/api/runs/{cluster}/{id}/metrics", self.metrics),
+            Route("/api/runs/{cluster}/{id}/checkpoints", self.checkpoints),
+            Route("/api/runs/{cluster}/{id}/{action}", self.act, methods=["POST"]),
+            Route("/api/sweeps", self.sweeps),
+            Route("/api/sweeps/{cluster}/{name}", self.sweep),
+            Route("/api/compare", self.compare),
+            Route("/api/nodes", self.nodes),
+            Route("/api/queue", self.queue),
+            Route("/api/services", self.services),
+            Route("/api/autoscaler", self.autoscaler),
+            Route("/api/simulate", self.simulate, methods=["POST"]),
+            Route("/api/clusters", self.clusters),
+            Route("/api/{rest:path}", self.nothing, methods=["GET", "POST"]),
+            Route("/static/{name:path}", self.file),
+            Route("/{rest:path}", self.page),
+        ]
+
+
+def make_app(dashboard: Dashboard) -> App:
+    """The whole application. Its watchers run from its start-up to its shut-down."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        dashboard.watchers.start()
+        try:
+            yield
+        finally:
+            dashboard.watchers.close()
+
+    handlers: dict[Any, Any] = {LongboatError: on_error, 404: on_missing}
+    app = Starlette(routes=dashboard.routes(), lifespan=lifespan, exception_handlers=handlers)
+    return AccessLayer(app, dashboard.rules)

@@ -1,0 +1,118 @@
+// Stop, retry, resume and remove, each with what it costs; what cannot be undone is asked first.
+import { post, runPath } from "./api.js"
+import { count, hours, span } from "./format.js"
+import { html, useState } from "./html.js"
+import { Dialog, complain, toast } from "./parts.js"
+import { go, runHref } from "./router.js"
+import { put, store } from "./store.js"
+
+let draw = () => {}
+export const ask = (action, rows) => draw({ action, rows })
+export const ENDED = ["succeeded", "failed", "stopped"]
+export const isEnded = (row) => ENDED.includes(row.phase)
+const isOthers = (row) => Boolean(store.me?.user && row.owner && row.owner !== store.me.user)
+
+/** Stop, one after the other; a toast for each refusal, one for all that went well. */
+async function stop(rows) {
+  const done = []
+  for (const row of rows) {
+    try {
+      const answer = await post(`${runPath(row.cluster, row.id)}/stop`)
+      if (answer.run) put(answer.run)
+      done.push(row.name)
+    } catch (error) {
+      complain(error)
+    }
+  }
+  if (done.length) toast(`${done.join(", ")} ${done.length === 1 ? "is" : "are"} being stopped`, { icon: "stopped", kind: "accent" })
+}
+
+async function remove(rows, purge) {
+  const done = []
+  for (const row of rows) {
+    try {
+      await post(`${runPath(row.cluster, row.id)}/remove`, { purge })
+      done.push(row.name)
+    } catch (error) {
+      complain(error)
+    }
+  }
+  if (done.length) {
+    toast(`${done.join(", ")} removed`, { icon: "succeeded", kind: "ok" })
+    if (location.hash.startsWith("#/run/")) go("#/runs")
+  }
+}
+
+export async function again(row, how) {
+  try {
+    const made = await post(`${runPath(row.cluster, row.id)}/${how}`)
+    toast(`${made.id} is submitted`, { icon: "succeeded", kind: "ok", link: runHref(made) })
+  } catch (error) {
+    complain(error)
+  }
+}
+
+const named = (rows) => (rows.length === 1 ? rows[0].name : `${rows.length} runs`)
+
+/** What would be done again, from what is known of the newest checkpoint. */
+function Loss({ row }) {
+  const step = row.checkpoint?.match(/(\d+)(?!.*\d)/)?.[1]
+  if (!row.checkpoint) {
+    if (row.step === undefined || row.step === null) return ""
+    return html` It has no checkpoint: ${row.started ? `${span(Date.now() / 1000 - Date.parse(row.started) / 1000)} of work` : "its work"} would be done again.`
+  }
+  const lost = step !== undefined && row.step !== undefined ? row.step - Number(step) : null
+  return html` Its newest complete checkpoint is ${row.checkpoint}${lost > 0 ? `: ${count(lost)} steps would be done again` : ""}.`
+}
+
+function StopDialog({ rows, close }) {
+  const others = rows.filter(isOthers)
+  const [typed, setTyped] = useState("")
+  const word = rows.length === 1 ? rows[0].name : `${rows.length} runs`
+  const ready = !others.length || typed === word
+  const act = () => {
+    close()
+    stop(rows)
+  }
+  const gpus = rows.reduce((sum, row) => sum + (row.gpus || 0), 0)
+  const acts = html`<button class="btn" data-focus onClick=${close}>Cancel</button>
+    <button class="btn danger" disabled=${!ready} onClick=${act}>${rows.length === 1 ? "Stop now" : `Stop ${rows.length} runs`}</button>`
+  return html`<${Dialog} title=${`Stop ${named(rows)}?`} onClose=${close} acts=${acts}>
+    <p class="soft">
+      ${rows.length > 1 ? `${rows.map((row) => row.name).join(", ")}. ` : ""}The ranks get SIGTERM and their time to end.${gpus ? ` ${count(gpus)} GPUs become free.` : ""}
+      ${rows.length === 1 && html`<${Loss} row=${rows[0]} />`}
+    </p>
+    <p class="soft gap">Checkpoints and logs stay.${rows.length === 1 ? html` Later: <code>longboat run --resume ${rows[0].name}</code>` : ""}</p>
+    ${others.length > 0 && html`<${Typed} word=${word} typed=${typed} set=${setTyped} why=${`${others.map((row) => row.owner).join(", ")} started it.`} />`}
+  </${Dialog}>`
+}
+
+const Typed = ({ word, typed, set, why }) => html`<p class="gap"><label for="typed">${why} Type <b>${word}</b></label></p>
+  <span class="field typed"><input id="typed" value=${typed} autocomplete="off" onInput=${(event) => set(event.target.value)} /></span>`
+
+function RemoveDialog({ rows, close }) {
+  const [purge, setPurge] = useState(false)
+  const [typed, setTyped] = useState("")
+  const word = named(rows)
+  const ready = !purge || typed === word
+  const act = () => {
+    close()
+    remove(rows, purge)
+  }
+  const acts = html`<button class="btn" data-focus onClick=${close}>Cancel</button>
+    <button class="btn danger" disabled=${!ready} onClick=${act}>${purge ? "Remove with checkpoints" : "Remove"}</button>`
+  return html`<${Dialog} title=${`Remove ${word}?`} onClose=${close} acts=${acts}>
+    <p class="soft">Its record, log and artifacts go${rows[0].gpu_hours ? `: ${hours(rows[0].gpu_hours)} GPU-h of work` : ""}. This cannot be undone. Checkpoints stay unless you say so.</p>
+    <p class="gap"><label class="check"><input type="checkbox" checked=${purge} onChange=${(event) => setPurge(event.target.checked)} />Also remove its checkpoints</label></p>
+    ${purge && html`<${Typed} word=${word} typed=${typed} set=${setTyped} why="" />`}
+  </${Dialog}>`
+}
+
+export function Actions() {
+  const [asked, setAsked] = useState(null)
+  draw = setAsked
+  if (!asked || !asked.rows.length) return null
+  const close = () => setAsked(null)
+  const Kind = asked.action === "stop" ? StopDialog : RemoveDialog
+  return html`<${Kind} rows=${asked.rows} close=${close} />`
+}

@@ -1,0 +1,196 @@
+// Small parts that every page uses: icon, phase, command to copy, note, card, toasts, states of a list.
+import { ApiError } from "./api.js"
+import { capital, now, seconds, span, utc } from "./format.js"
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./html.js"
+
+export const Icon = ({ name }) => html`<svg class="i" viewBox="0 0 16 16" aria-hidden="true"><use href=${`#i-${name}`} /></svg>`
+
+export const Phase = ({ phase, word, big, changed }) => html`<span
+  class=${`phase ${phase === "early" ? "stopped" : phase}${big ? " big" : ""}${phase === "running" ? " live" : ""}${changed ? " changed" : ""}`}
+  ><${Icon} name=${phase} />${word || (phase === "early" ? "stopped early" : phase)}</span
+>`
+
+export const Card = ({ title, sub, end, id, children, className = "", lead }) => html`<section
+  class=${`card ${className}`}
+  aria-labelledby=${`h-${id}`}
+  id=${id}
+>
+  <header>${lead}<h2 id=${`h-${id}`}>${title}</h2>${sub && html`<span class="sub">${sub}</span>`}${end && html`<div class="end">${end}</div>`}</header>
+  ${children}
+</section>`
+
+export const Note = ({ kind = "", icon = "info", children, end, alert }) => html`<div class=${`note ${kind}`} role=${alert ? "alert" : "status"}>
+  <${Icon} name=${icon} />
+  <div>${children}</div>
+  ${end && html`<span class="end">${end}</span>`}
+</div>`
+
+export async function copy(text, what = "Command") {
+  try {
+    await navigator.clipboard.writeText(text)
+  } catch {
+    const area = document.createElement("textarea") // no clipboard API without a secure origin
+    area.value = text
+    document.body.append(area)
+    area.select()
+    document.execCommand("copy")
+    area.remove()
+  }
+  toast(`${what} copied`, { icon: "succeeded", kind: "ok" })
+}
+
+export const Command = ({ text }) => html`<div class="cmd">
+  <code>${text}</code>
+  <button class="btn plain icon" aria-label=${`Copy: ${text}`} onClick=${() => copy(text)}><${Icon} name="copy" /></button>
+</div>`
+
+export const Seg = ({ label, options, chosen, onChoose }) => html`<div class="seg" role="group" aria-label=${label}>
+  ${options.map(
+    ([value, word]) => html`<button type="button" aria-pressed=${String(value === chosen)} onClick=${() => onChoose(value)}>${word}</button>`,
+  )}
+</div>`
+
+export const Select = ({ label, options, chosen, onChoose }) => html`<select
+  class="select"
+  aria-label=${label}
+  value=${chosen}
+  onChange=${(event) => onChoose(event.target.value)}
+>
+  ${options.map(([value, word]) => html`<option value=${value} selected=${value === chosen}>${word}</option>`)}
+</select>`
+
+export const Age = ({ at, word = "" }) => html`<time title=${utc(at)}>${at === null || at === undefined ? "-" : span(now() - seconds(at))}${word}</time>`
+
+export const Bar = ({ share, kind = "" }) => html`<span class=${`bar ${kind}`} aria-hidden="true"><i style=${{ width: `${Math.min(100, share)}%` }}></i></span>`
+
+export const Empty = ({ title, children }) => html`<div class="card"><div class="empty"><h2>${title}</h2>${children}</div></div>`
+
+/** Bones in the shape of what comes, after 300 ms; after 5 s a line says for what. */
+export function Loading({ what, rows = 8 }) {
+  const [stage, setStage] = useState(0)
+  useEffect(() => {
+    const timers = [setTimeout(() => setStage(1), 300), setTimeout(() => setStage(2), 5000)]
+    return () => timers.forEach(clearTimeout)
+  }, [])
+  if (!stage) return html`<div aria-busy="true"></div>`
+  return html`<div aria-busy="true">
+    <span class="sr" role="status">Loading ${what}</span>
+    ${stage === 2 && html`<p class="muted">Still waiting for ${what}.</p>`}
+    <ul class="bones" aria-hidden="true">
+      ${Array.from({ length: rows }, (_, at) => html`<li><span class="bone a"></span><span class=${`bone b${at % 3}`}></span><span class="bone c"></span></li>`)}
+    </ul>
+  </div>`
+}
+
+export const Problem = ({ error, retry }) => html`<${Note}
+  kind="bad"
+  icon="failed"
+  alert
+  end=${retry && html`<button class="btn" onClick=${retry}>Try now</button>`}
+  ><b>${capital(error.message)}</b>${error.hint ? html` ${capital(error.hint)}` : ""}</${Note}
+>`
+
+/** Loads and loads again: {data, error, reload}. Old data stays while new is asked for. */
+export function useLoad(ask, inputs) {
+  const [state, setState] = useState({ data: null, error: null })
+  const turn = useRef(0)
+  const reload = useCallback(async () => {
+    const mine = ++turn.current
+    try {
+      const data = await ask()
+      if (mine === turn.current) setState({ data, error: null })
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error
+      if (mine === turn.current) setState((before) => ({ data: before.data, error }))
+    }
+  }, inputs)
+  useEffect(() => {
+    setState({ data: null, error: null })
+    reload()
+    return () => {
+      turn.current += 1
+    }
+  }, [reload])
+  return { ...state, reload }
+}
+
+/** Calls `tick` every so often while the page is looked at. */
+export function useTick(tick, every_ms, enabled = true) {
+  useEffect(() => {
+    if (!enabled) return undefined
+    const timer = setInterval(() => document.visibilityState === "visible" && tick(), every_ms)
+    return () => clearInterval(timer)
+  }, [tick, every_ms, enabled])
+}
+
+/** The width of an element, followed. */
+export function useWidth(start = 0) {
+  const element = useRef(null)
+  const [width, setWidth] = useState(start)
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)))
+    if (element.current) {
+      setWidth(Math.floor(element.current.clientWidth))
+      observer.observe(element.current)
+    }
+    return () => observer.disconnect()
+  }, [])
+  return [element, width]
+}
+
+// --- toasts: they answer the reader's own deeds
+const TOAST_MS = 6000
+let toasts = []
+let drawToasts = () => {}
+let number = 0
+export function toast(text, { icon = "info", kind = "", link } = {}) {
+  const entry = { text, icon, kind, link, number: ++number }
+  toasts = [...toasts.slice(-2), entry]
+  drawToasts(toasts)
+  const away = () => {
+    if (document.querySelector(`#toast-${entry.number}:is(:hover, :focus-within)`)) return setTimeout(away, TOAST_MS)
+    return drop(entry)
+  }
+  setTimeout(away, TOAST_MS)
+}
+const drop = (entry) => {
+  toasts = toasts.filter((other) => other !== entry)
+  drawToasts(toasts)
+}
+
+export function Toasts() {
+  const [list, setList] = useState(toasts)
+  drawToasts = setList
+  return html`<div class="toasts">
+    ${list.map(
+      (entry) => html`<div class="toast" role=${entry.kind === "bad" ? "alert" : "status"} id=${`toast-${entry.number}`} key=${entry.number}>
+        <span class=${entry.kind}><${Icon} name=${entry.icon} /></span><span>${entry.text}</span>
+        ${entry.link && html`<a class="btn" href=${entry.link}>Show</a>`}
+        <button class="btn plain icon" aria-label="Close" onClick=${() => drop(entry)}><${Icon} name="close" /></button>
+      </div>`,
+    )}
+  </div>`
+}
+export const complain = (error) => toast([error.message, error.hint].filter(Boolean).join(" "), { icon: "failed", kind: "bad" })
+
+/** A modal dialog; closing it by Escape or the backdrop is `onClose`. */
+export function Dialog({ title, onClose, children, acts, wide }) {
+  const element = useRef(null)
+  useEffect(() => {
+    element.current.showModal()
+    element.current.querySelector("[data-focus]")?.focus()
+  }, [])
+  return html`<dialog
+    ref=${element}
+    class=${wide ? "wide" : ""}
+    aria-labelledby="dialog-title"
+    onClose=${onClose}
+    onClick=${(event) => event.target === element.current && onClose()}
+  >
+    <div class="dialog-body">
+      <h2 id="dialog-title">${title}</h2>
+      ${children}
+      ${acts && html`<div class="acts">${acts}</div>`}
+    </div>
+  </dialog>`
+}

@@ -1,0 +1,159 @@
+// Every node a row, every GPU a cell: who has it, whether it works; and who waits, why, what would let them in.
+import { get } from "../lib/api.js"
+import { bytes, capital, count, now, plural, seconds, span } from "../lib/format.js"
+import { html, useMemo, useState } from "../lib/html.js"
+import { useKeys } from "../lib/keys.js"
+import { Empty, Icon, Loading, Note, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
+import { go, runHref, setQuery } from "../lib/router.js"
+import { clusterTitle, useStore } from "../lib/store.js"
+
+const REFRESH_MS = 3000
+const DENSE = 100 // nodes of a place: from here on a strip of cells says more than names
+const HUES = ["c1", "c2", "c3", "c4", "c5", "c6"]
+
+/** Colours in the order of first sight; from the seventh on all are grey, with their name. */
+function useHues(clusters, by) {
+  return useMemo(() => {
+    const names = []
+    for (const cluster of clusters) for (const node of cluster.nodes || []) for (const gpu of node.gpus || []) {
+      const name = by === "person" ? gpu.owner : gpu.id && `${gpu.cluster}/${gpu.id}`
+      if (name && !names.includes(name)) names.push(name)
+    }
+    return new Map(names.map((name, at) => [name, at < HUES.length ? HUES[at] : "text-3"]))
+  }, [clusters, by])
+}
+
+/** Neighbouring cells that belong to one run stand under one name. */
+function stretches(node) {
+  const groups = []
+  for (const gpu of node.gpus || []) {
+    const state = node.state === "lost" ? "lost" : node.state === "coming" ? "boot" : gpu.state === "free" && node.state === "cordoned" ? "cordon" : gpu.state
+    const name = gpu.id ? `${gpu.cluster}/${gpu.id}` : gpu.holder ? `held by ${gpu.holder}` : state
+    const last = groups[groups.length - 1]
+    if (last && last.name === name) last.gpus.push({ ...gpu, state })
+    else groups.push({ name, gpus: [{ ...gpu, state }] })
+  }
+  return groups
+}
+
+const WORDS = { free: "idle", cordon: "-", broken: "x", lost: "x", boot: "..." }
+const STATES = { free: "free", cordon: "cordoned", broken: "broken", lost: "lost with its node", boot: "coming" }
+const KINDS = { free: "idle", cordon: "cordon", broken: "broken", lost: "broken", boot: "boot", idle: "unused", used: "" }
+
+function Cell({ gpu, hue }) {
+  const held = gpu.state === "used" || gpu.state === "idle"
+  const use = gpu.use === null || gpu.use === undefined ? "" : Math.round(gpu.use)
+  const told = [
+    `GPU ${gpu.number}`,
+    held ? (use === "" ? "held" : `${use}% used`) : STATES[gpu.state],
+    gpu.memory && gpu.memory_total && `${bytes(gpu.memory)} of ${bytes(gpu.memory_total)}`,
+    gpu.temperature && `${Math.round(gpu.temperature)} C`,
+    gpu.power && `${Math.round(gpu.power)} W`,
+  ].filter(Boolean).join(", ")
+  const hot = held && gpu.throttle > 0.05
+  return html`<li class=${`gpu ${hot ? "hot" : KINDS[gpu.state]}`} title=${`${told}${hot ? ", slowed by heat or power" : ""}`} style=${held ? { "--c": `var(--${hue})`, "--u": `${use || 0}%` } : null}>
+    <span class="sr">${told}</span><span aria-hidden="true">${hot && html`<${Icon} name="warning" />`}${held ? use : WORDS[gpu.state]}</span>
+  </li>`
+}
+
+function Held({ group, hues, by }) {
+  const [first] = group.gpus
+  const hue = hues.get(by === "person" ? first.owner : group.name) || "text-3"
+  return html`<div class="held" style=${{ "--n": group.gpus.length }}>
+    <span class="who" title=${[first.id, first.owner].filter(Boolean).join(", ")}>${first.id ? html`<a href=${runHref(first)}>${first.id}</a> ${first.owner || ""}${first.state === "idle" ? html` <small>not used</small>` : ""}` : first.holder || STATES[first.state] || first.state}</span>
+    <ul>${group.gpus.map((gpu) => html`<${Cell} key=${gpu.number} gpu=${gpu} hue=${hue} />`)}</ul>
+  </div>`
+}
+
+function NodeRow({ node, hues, by, selected }) {
+  const gpus = node.gpus || []
+  const held = gpus.filter((gpu) => gpu.state === "used" || gpu.state === "idle").length
+  const bad = node.state === "lost" || gpus.some((gpu) => gpu.state === "broken")
+  const told = node.reason || (node.state === "ready" ? [node.model, node.pool && `pool ${node.pool}`].filter(Boolean).join(", ") : node.state)
+  return html`<li class="node" data-selected=${selected ? "" : null}>
+    <div class="id"><b class="cut" title=${node.name}>${node.name}</b>
+      <small class=${bad ? "bad" : ""} title=${told}>${bad ? html`<${Icon} name="failed" />` : node.state === "cordoned" ? html`<${Icon} name="cordon" />` : ""}<span class="cut">${told}</span></small></div>
+    <div class="slots" style=${{ "--of": Math.max(8, gpus.length) }}>${gpus.length ? stretches(node).map((group) => html`<${Held} key=${group.gpus[0].number} group=${group} hues=${hues} by=${by} />`) : html`<span class="muted no-gpu">no GPU${node.cpu ? `, ${count(node.cpu)} cores` : ""}</span>`}</div>
+    <div class="use">${gpus.length > 0 && html`<b>${held} of ${gpus.length}</b>held`}</div>
+  </li>`
+}
+
+/** More than a hundred nodes: one small square for each GPU, a column for each node. */
+function Heat({ nodes, hues, by }) {
+  return html`<div class="heat">${nodes.map(
+    (node) => html`<ul key=${node.name} title=${node.name} aria-label=${node.name}>${stretches(node).flatMap((group) => group.gpus.map((gpu) => {
+      const hue = hues.get(by === "person" ? gpu.owner : group.name) || "text-3"
+      return html`<li class=${`gpu ${KINDS[gpu.state]}`} title=${`${node.name}, GPU ${gpu.number}: ${gpu.id || STATES[gpu.state] || gpu.state}`} style=${gpu.id ? { "--c": `var(--${hue})` } : null}><span class="sr">${gpu.id || STATES[gpu.state] || gpu.state}</span></li>`
+    }))}</ul>`,
+  )}</div>`
+}
+
+function sums(nodes) {
+  const all = nodes.flatMap((node) => stretches(node).flatMap((group) => group.gpus))
+  const number = (...states) => all.filter((gpu) => states.includes(gpu.state)).length
+  return { all: all.length, held: number("used", "idle"), unused: number("idle"), free: number("free"), broken: number("broken", "lost"), cordoned: number("cordon"), coming: number("boot") }
+}
+const told = (sum) => [`${count(sum.held)} held`, `${count(sum.free)} free`, sum.unused && `${sum.unused} held, not used`, sum.broken && `${sum.broken} broken or lost`, sum.cordoned && `${sum.cordoned} cordoned`, sum.coming && `${sum.coming} coming`].filter(Boolean).join(", ")
+
+function Place({ cluster, hues, by, selected }) {
+  const nodes = cluster.nodes || []
+  const sum = sums(nodes)
+  return html`<section class="place" aria-labelledby=${`p-${cluster.name}`}>
+    <header><h2 id=${`p-${cluster.name}`}>${clusterTitle(cluster.name)}</h2><span class="soft">${plural(nodes.length, "node")}, ${plural(sum.all, "GPU")}${sum.all ? `: ${told(sum)}` : ""}</span></header>
+    ${cluster.error && html`<${Note} kind="warn" icon="offline"><b>${capital(cluster.error)}</b></${Note}>`}
+    ${nodes.length > DENSE ? html`<${Heat} nodes=${nodes} hues=${hues} by=${by} />` : html`<ul>${nodes.map((node) => html`<${NodeRow} key=${node.name} node=${node} hues=${hues} by=${by} selected=${selected === `${cluster.name}/${node.name}`} />`)}</ul>`}
+  </section>`
+}
+
+function Queue({ waiting }) {
+  const places = [...new Set(waiting.map((item) => item.cluster))]
+  return html`<section class="card queue-card" aria-labelledby="h-queue" id="queue">
+    <header><h2 id="h-queue">Queue</h2><span class="sub">${waiting.length ? plural(waiting.length, "run") : "nobody waits"}</span></header>
+    ${waiting.length > 0 && html`<ol class="queue" tabindex="0" aria-label="Waiting runs">
+      ${places.map((place) => html`<li class="place-item"><span class="place-name">${clusterTitle(place)}</span><ol>${waiting.filter((item) => item.cluster === place).map(
+        (item, at) => html`<li class="wait">
+          <span class="pos">${item.position || at + 1}</span><a class="nm" href=${runHref(item)}>${item.id}</a><span class="sz">${item.gpus ? plural(item.gpus, "GPU") : plural(item.nodes || 1, "node")}</span>
+          <span class="sub">${[item.owner, `for ${span(now() - seconds(item.created))}`, item.priority ? `priority ${item.priority}` : ""].filter(Boolean).join(", ")}</span>
+          <p class="why">${capital(item.reason || "")}</p>
+          ${item.lets_in?.length > 0 && html`<ul class="opens">${item.lets_in.map((text) => html`<li><${Icon} name="arrow" /><span>${capital(text)}</span></li>`)}</ul>`}
+        </li>`,
+      )}</ol></li>`)}
+    </ol>`}
+  </section>`
+}
+
+export default function Gpus({ route }) {
+  useStore()
+  const nodes = useLoad(() => get("nodes"), [])
+  const queue = useLoad(() => get("queue"), [])
+  useTick(nodes.reload, REFRESH_MS)
+  useTick(queue.reload, REFRESH_MS)
+  const by = route.query.get("by") || "person"
+  const clusters = nodes.data?.clusters || []
+  const hues = useHues(clusters, by)
+  const flat = clusters.flatMap((cluster) => (cluster.nodes || []).map((node) => ({ key: `${cluster.name}/${node.name}`, node })))
+  const [selected, setSelected] = useState(null)
+  const at = flat.findIndex((entry) => entry.key === selected)
+  const move = (step) => flat.length && setSelected(flat[Math.max(0, Math.min(flat.length - 1, at + step))].key)
+  useKeys("GPUs", [
+    { keys: ["j", "k"], label: "next, previous node", hint: "node", run: (pressed) => move(pressed === "j" ? 1 : -1) },
+    { keys: ["Enter"], label: "open its first run", hint: "run", run: () => { const gpu = flat[at]?.node.gpus?.find((entry) => entry.id); if (gpu) go(runHref(gpu)) } },
+    { keys: ["q"], label: "queue", hint: "queue", run: () => document.querySelector("#queue a")?.focus() },
+    { keys: ["c"], label: "colour by person or run", hint: "colour by", run: () => setQuery({ by: by === "person" ? "run" : "" }) },
+  ])
+  if (!nodes.data) return nodes.error ? html`<${Problem} error=${nodes.error} retry=${nodes.reload} />` : html`<${Loading} what="nodes" />`
+  const sum = sums(clusters.flatMap((cluster) => cluster.nodes || []))
+  const names = [...hues].map(([name, hue]) => [by === "person" ? name : name.slice(name.indexOf("/") + 1), hue])
+  return html`<div class="head">
+      <h1>GPUs</h1><p class="muted">${sum.all ? `${count(sum.held)} held of ${count(sum.all)}${sum.unused ? `, ${count(sum.unused)} of them unused` : ""}. ${count(sum.free)} free.` : "No GPU was seen."}</p>
+      <div class="end"><${Seg} label="Colour by" chosen=${by} onChoose=${(given) => setQuery({ by: given === "person" ? "" : given })} options=${[["person", "by person"], ["run", "by run"]]} /></div>
+    </div>
+    ${sum.all > 0 && html`<ul class="keyline gap-below" aria-label="Colours">
+      ${names.slice(0, 12).map(([name, hue]) => html`<li><span class="sw" style=${{ "--c": `var(--${hue})` }}></span>${name}</li>`)}
+      <li><span class="gpu unused" aria-hidden="true">0</span>held, not used</li><li><span class="gpu idle" aria-hidden="true">idle</span>free</li><li><span class="gpu broken" aria-hidden="true"><span>x</span></span>broken or lost</li><li><span class="gpu cordon" aria-hidden="true"><span>-</span></span>cordoned</li>
+    </ul>`}
+    <div class="gpu-cols">
+      <div>${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}</div>
+      <aside aria-label="Queue">${queue.error ? html`<${Problem} error=${queue.error} retry=${queue.reload} />` : html`<${Queue} waiting=${queue.data?.waiting || []} />`}</aside>
+    </div>`
+}

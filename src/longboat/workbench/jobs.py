@@ -1,0 +1,93 @@
+"""Jobs of the workbench: one role of one node whose command is the server of the launcher. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from longboat.core.errors import UsageError
+from longboat.core.jobs import DEFAULT_ROLE, Job, Retries, Role, Value
+
+KIND_LABEL = "longboat.dev/workbench"
+"""Label of a run that is a board, a notebook or a shell."""
+START = 'exec python3 -I -S "$LONGBOAT_LAUNCHER" --workbench'
+NAME_LIMIT = 32  # of a job's name, which leaves room for -2, -3, ... within a run's 40
+STORED_RUNS = "/longboat/storage/longboat"
+"""Where pods see the folders of all runs that share their storage."""
+
+
+class BoardSelection(Value, frozen=True):
+    """Which runs a board shows: folders by name, or all in `runs` that match."""
+
+    runs: str  # the folder with a folder for each run
+    names: tuple[str, ...] = ()  # NAME, or NAME=FOLDER where they differ
+    labels: tuple[str, ...] = ()  # terms of a label selector
+
+
+class ServerOptions(Value, frozen=True):
+    idle_s: float
+    port: int = 0  # 0: any that is free
+    is_exact: bool = False  # this port or none
+    keeps_edits: bool = False  # changed files are put aside for `edits`
+
+
+def command(kind: str, options: ServerOptions, extra: Sequence[str] = ()) -> str:
+    """The line for the shell of the rank, which knows where the launcher is."""
+    words = [kind, "--idle", f"{options.idle_s:g}"]
+    words += ["--port", str(options.port)] if options.port else []
+    words += ["--exact"] if options.is_exact else []
+    words += ["--edits"] if options.keeps_edits else []
+    return f"{START} {shlex.join([*words, *extra])}"
+
+
+def board_job(
+    selection: BoardSelection,
+    options: ServerOptions,
+    *,
+    program: str = "tensorboard",
+    base: Job | None = None,
+) -> Job:
+    """`base`: where it runs, its image and volumes, in a cluster; without code."""
+    words = ["--runs", selection.runs]
+    words += [word for name in selection.names for word in ("--run", name)]
+    words += [word for label in selection.labels for word in ("--label", label)]
+    words += ["--program", program] if program != "tensorboard" else []
+    if base is not None:
+        job = bench_job(base, "board", options)
+        role = msgspec.structs.replace(job.roles[0], run=command("board", options, words))
+        return msgspec.structs.replace(job, name="board", roles=(role,), workdir=None)
+    role = Role(name=DEFAULT_ROLE, run=command("board", options, words))
+    return Job(name="board", roles=(role,), ends=(role.name,), workdir=None, labels={KIND_LABEL: "board"})
+
+
+def bench_job(job: Job, kind: str, options: ServerOptions) -> Job:
+    """A job of the user's with the server as its command: its image, GPUs, setup, volumes, data, secrets stay."""
+    role = job.roles[0]
+    if len(job.roles) > 1:
+        raise UsageError(
+            f"a {noun_of(kind)} is on one node, and the job has several roles: {', '.join(r.name for r in job.roles)}",
+            hint="give it a job file of one role",
+        )
+    role = msgspec.structs.replace(role, run=command(kind, options), nodes=1, procs=1)
+    return msgspec.structs.replace(
+        job,
+        roles=(role,),
+        ends=(role.name,),
+        framework="none",
+        framework_reason=f"a {noun_of(kind)}",
+        retries=Retries(),
+        stall_s=None,
+        labels={**job.labels, KIND_LABEL: noun_of(kind)},
+    )
+
+
+def noun_of(kind: str) -> str:
+    return {"lab": "notebook", "hold": "shell"}.get(kind, kind)
+
+
+def is_same(open_board: Job, wanted: Job) -> bool:
+    """Whether an open board shows what is wanted: the same command in the same image."""
+    first, second = open_board.roles[0], wanted.roles[0]
+    return (first.run, first.image) == (second.run, second.image)

@@ -1,0 +1,41 @@
+"""`longboat compare`: two runs of changed code, and a folder against the run that was made of it."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Longboat
+
+TRAIN = """
+import longboat
+
+for step in range(1, 4):
+    longboat.step(step, loss=longboat.params()["lr"] * step)
+# VERSION
+"""
+
+
+def test_two_runs_and_a_folder(longboat: Longboat) -> None:
+    script = longboat.folder / "train.py"
+    script.write_text(TRAIN)
+    longboat("run", "-q", "--id", "one", "--set", "params.lr=0.5", "--label", "team=x", "train.py")
+    assert longboat("compare", "one", ".").out == ". against one: the same code\n"
+    script.write_text(TRAIN.replace("VERSION", "better"))
+    assert "+# better" in longboat("compare", "one", ".").out
+    (longboat.folder / "new.bin").write_bytes(b"\xff\x00")
+    longboat("run", "-q", "--id", "two", "--set", "params.lr=0.25", "--label", "team=x", "train.py")
+
+    seen = json.loads(longboat("compare", "one", "two", "-o", "json").out)
+    assert seen["differing"] == {"params.lr": [0.5, 0.25]}
+    assert seen["metrics"][0]["step"] == 3 and seen["metrics"][0]["at_step"] == [1.5, 0.75]
+    (change,) = seen["code"]
+    assert (change["added"], change["changed"], change["removed"]) == (["new.bin"], ["train.py"], [])
+    assert "-# VERSION\n+# better" in change["diff"] and "new.bin: not compared" in change["diff"]
+
+    table = longboat("compare", "-l", "team=x").out
+    assert "loss at step 3" in table and "+# better" in table and "two against one: changed train.py" in table
+    assert longboat("compare", "one", "two", "-o", "csv").out.startswith(",one,two\n")
+    assert longboat("compare", "one", "two", "-o", "html").out.startswith("<!doctype html>")
+    assert longboat("compare", "one", "two", "-o", "svg").out.startswith("<svg")
+    assert "expected 2 to 20" in longboat("compare", "one", code=201).err
+    assert "name the runs to compare" in longboat("compare", code=201).err

@@ -1,0 +1,53 @@
+"""`longboat serve` on the command line: what is printed where, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Longboat
+
+TRAIN = "import longboat\nwith longboat.checkpoint(3) as folder: open(folder + '/model', 'w').close()\n"
+APP = "import os\nfrom http.server import *\nHTTPServer(('127.0.0.1', int(os.environ['PORT'])), "
+APP += "SimpleHTTPRequestHandler).serve_forever()\n"
+
+
+def test_detached_it_prints_its_name_and_nothing_else(longboat: Longboat, home: Path) -> None:
+    (longboat.folder / "train.py").write_text(TRAIN)
+    (longboat.folder / "app.py").write_text(APP)
+    longboat("run", "-q", "train.py")
+    assert longboat("serve", "train", "--name", "svc", "-d", "--wait", "--", "python", "app.py").out == "svc\n"
+    try:
+        (service,) = json.loads(longboat("serve", "ls", "-o", "json").out)
+        assert (service["name"], service["run"], service["step"]) == ("svc", "train", 3)
+        assert (service["replicas"], service["ready"], service["phase"]) == (1, 1, "ready")
+        assert service["url"].startswith("http://127.0.0.1:")
+        assert "svc " in longboat("serve", "ls").out
+        taken = longboat("serve", "train", "--port", service["url"].rpartition(":")[2], "--", "x", code=201)
+        assert "cannot be listened on" in taken.err and "hint:" in taken.err
+        bad = longboat("serve", "scale", "svc", "0", code=201)
+        assert "1 to 1000" in bad.err
+        for host, words in (("0.0.0.0", "svc listens on port"), ("\u00fc" * 70, "cannot be listened on")):
+            name = ("--name", "svc") if host == "0.0.0.0" else ()
+            wrong = longboat("serve", "train", *name, "--host", host, "--", "x", code=201)
+            assert words in wrong.err and "hint:" in wrong.err and "Traceback" not in wrong.err
+        with open(home / "services" / "svc" / "supervisor.log", "a") as log:
+            log.write("\x1b[2Jcleared\n")
+        events = longboat("serve", "logs", "svc", "--events").out
+        assert "cleared" in events and "\x1b" not in events
+        assert "no canary" in longboat("serve", "promote", "svc", code=201).err
+    finally:
+        assert longboat("serve", "stop", "svc").out == "svc\n"
+    assert json.loads(longboat("serve", "ls", "-o", "json").out) == []
+
+
+def test_bad_input_is_one_message(longboat: Longboat) -> None:
+    for arguments, code, words in (
+        (("serve", "nobody", "--", "x"), 202, "no run named 'nobody'"),
+        (("serve", "train:x", "--", "x"), 201, "'x' is not a step"),
+        (("serve", "stop", "nobody"), 202, "no service named 'nobody'"),
+        (("serve", "scale", "svc", "many"), 201, "is not a number of replicas"),
+        (("serve", "x", "--wait", "--", "y"), 201, "--wait goes with -d"),
+    ):
+        done = longboat(*arguments, code=code)
+        assert words in done.err and "hint:" in done.err and "Traceback" not in done.err and done.out == ""

@@ -1,0 +1,68 @@
+"""What a region must have before anything is made: zones, machine types, versions, quotas."""
+
+from __future__ import annotations
+
+import pytest
+
+from longboat.clouds.machine_types import shipped_table
+from longboat.clusters.cloud.aws.preflight import (
+    RegionView,
+    check_version,
+    choose_zones,
+    quota_of,
+    quota_problems,
+)
+from longboat.clusters.cloud.spec import CloudNetwork, CloudPool, CloudSpec
+from longboat.core.errors import Refused
+
+ZONES = tuple((f"us-east-1{letter}", f"use1-az{number}") for letter, number in zip("abcdef", (4, 6, 1, 2, 3, 5)))
+GPU = CloudPool(name="gpu", type="g5.xlarge", count=4, min=0, max=100, gpus=1)
+CPU = CloudPool(name="cpu", type="m5.large")
+
+
+def spec(*pools: CloudPool, **network: object) -> CloudSpec:
+    return CloudSpec(region="us-east-1", pools=pools, network=CloudNetwork(**network))
+
+
+def offers(**zones: str) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (kind.replace("_", "."), f"us-east-1{letter}") for kind, letters in zones.items() for letter in letters
+    )
+
+
+def test_zones_that_offer_the_machines_are_chosen() -> None:
+    region = RegionView(zones=ZONES, offers=offers(g5_xlarge="bdef", m5_large="abcdef"))
+    assert choose_zones(spec(CPU, GPU), region) == ("us-east-1b", "us-east-1d", "us-east-1f")  # e has no control plane
+    assert choose_zones(spec(CPU), RegionView(zones=ZONES)) == ("us-east-1a", "us-east-1b", "us-east-1c")
+
+
+def test_a_pool_whose_machines_are_not_there() -> None:
+    region = RegionView(zones=ZONES, offers=offers(g5_xlarge="d", m5_large="abcdef"))
+    with pytest.raises(Refused, match="pool gpu: us-east-1a, us-east-1b offer no g5.xlarge: the zones us-east-1d have"):
+        choose_zones(spec(GPU, zones=("us-east-1a", "us-east-1b")), region)
+    rare = CloudPool(name="rare", type="p5.48xlarge")
+    with pytest.raises(Refused, match="no zone of the region has them"):
+        choose_zones(spec(rare), region)
+    with pytest.raises(Refused, match="us-east-1z is no zone of the account"):
+        choose_zones(spec(CPU, zones=("us-east-1a", "us-east-1z")), region)
+    with pytest.raises(Refused, match="has 2 usable zones"):
+        choose_zones(spec(CPU), RegionView(zones=ZONES[:2]))
+
+
+def test_versions() -> None:
+    check_version(spec(CPU), RegionView(zones=ZONES))
+    check_version(spec(CPU), RegionView(zones=ZONES, versions=("1.36", "1.35")))
+    with pytest.raises(Refused) as caught:
+        check_version(spec(CPU), RegionView(zones=ZONES, versions=("1.37", "1.36")))
+    assert caught.value.hint == "version: one of 1.37, 1.36"
+
+
+def test_quotas_are_counted_in_cpus_by_family() -> None:
+    table = shipped_table("aws")
+    codes = [quota_of(pool)[0] for pool in (CPU, GPU, CloudPool(name="p", type="p5.48xlarge", spot=True))]
+    assert codes == ["L-1216C47A", "L-DB2E81BA", "L-C4BD4855"]
+    assert quota_problems(spec(CPU, GPU), table, {}) == ([], [])
+    now, later = quota_problems(spec(CPU, GPU), table, {"L-DB2E81BA": 8.0, "L-1216C47A": 2.0})
+    assert now == ["quota L-DB2E81BA (Running On-Demand G and VT instances): 8 CPUs are allowed, 16 are needed"]
+    now, later = quota_problems(spec(GPU), table, {"L-DB2E81BA": 64.0})
+    assert (now, len(later)) == ([], 1) and "400 are needed" in later[0]

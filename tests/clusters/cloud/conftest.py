@@ -1,0 +1,71 @@
+"""A server that plays AWS, one for the tests of a process, and the checker of templates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.clouds.aws.session import AwsSession
+from tests.clusters.cloud import servers
+from tests.storage.realstores import Unavailable
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if {"aws", "account", "cloud_programs"}.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker("clouds")
+
+
+@pytest.fixture(scope="session")
+def cloud_programs() -> Path:
+    """The folder with cfn-lint and ministack."""
+    try:
+        return servers.programs()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def aws_url(cloud_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with servers.aws_server(tmp_path_factory.mktemp("aws")) as url:
+        yield url
+
+
+@pytest.fixture
+def aws(aws_url: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AwsSession:
+    """The server that plays AWS, in the environment of this test as its administrator."""
+    servers.use_server(monkeypatch, aws_url, tmp_path, servers.ADMIN)
+    return AwsSession("us-east-1")
+
+
+@pytest.fixture(scope="session")
+def strict_url(cloud_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with servers.aws_server(tmp_path_factory.mktemp("strict"), checks_rights=True) as url:
+        yield url
+
+
+class Account:
+    """Users with policies on the server."""
+
+    def __init__(self, url: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.url, self.folder, self.patch = url, folder, patch
+        self.become(servers.ADMIN)
+
+    def become(self, keys: dict[str, str]) -> AwsSession:
+        servers.use_server(self.patch, self.url, self.folder, keys)
+        return AwsSession("us-east-1")
+
+    def user(self, name: str, rights: dict[str, Any]) -> None:
+        admin = self.become(servers.ADMIN)
+        admin.call("iam", "create_user", UserName=name)
+        admin.call("iam", "put_user_policy", UserName=name, PolicyName="p", PolicyDocument=json.dumps(rights))
+        key = admin.call("iam", "create_access_key", UserName=name)["AccessKey"]
+        self.become({"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]})
+
+
+@pytest.fixture
+def account(strict_url: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
+    return Account(strict_url, tmp_path, monkeypatch)

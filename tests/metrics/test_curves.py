@@ -1,0 +1,57 @@
+"""Curves as text and as SVG."""
+
+from __future__ import annotations
+
+import math
+from xml.etree import ElementTree as ET
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longboat.metrics.curves import Curve, svg, text_curve
+
+FALLING = Curve("loss", [(n, 1 / (n + 1)) for n in range(100)])
+
+
+def test_a_curve_falls_from_the_upper_left_to_the_lower_right() -> None:
+    lines = text_curve(FALLING, width=40, height=6, is_ascii=True)
+    assert len(lines) == 7 and all(len(line) <= 40 for line in lines)
+    assert lines[0].startswith("    1 |*")
+    assert lines[5].endswith("*")
+    assert lines[6].split() == ["0", "99"]
+
+
+def test_points_far_apart_are_joined() -> None:
+    (line, *_) = text_curve(Curve("x", [(0, 1.0), (10, 1.0)]), width=40, height=3, is_ascii=True)[1:2]
+    assert line.count("*") > 25
+
+
+def test_a_spike_among_many_points_stays_visible() -> None:
+    points = [(float(n), 100.0 if n == 5000 else 1.0) for n in range(10000)]
+    assert "*" in text_curve(Curve("x", points), width=60, height=6, is_ascii=True)[0]
+
+
+def test_without_a_finite_value_there_is_no_curve() -> None:
+    assert text_curve(Curve("x", [(1, math.nan)]), width=40, height=6) == ["(no finite value)"]
+
+
+def test_a_picture_is_xml_and_names_are_quoted() -> None:
+    picture = svg("<run>", [("<loss>", [FALLING]), ("none", [Curve("n", [])]), ("two", [FALLING, FALLING])])
+    root = ET.fromstring(picture)
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "<run>" in texts and "<loss>" in texts
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}polyline"))) == 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats()), max_size=50), st.integers(8, 100), st.integers(1, 9))
+def test_any_values_are_drawn(points: list[tuple[float, float]], width: int, height: int) -> None:
+    curve = Curve("x", sorted(points))
+    assert text_curve(curve, width=width, height=height)
+    assert svg("t", [("x", [curve])])
+
+
+def test_control_characters_in_names_leave_the_picture_whole() -> None:
+    name = "a\x00\x1b\ud800\uffff<b>"
+    root = ET.fromstring(svg(name, [(name, [Curve(name, FALLING.points), Curve(name, FALLING.points)])]))
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("a\ufffd\ufffd\ufffd\ufffd<b>") == 4

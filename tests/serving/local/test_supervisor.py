@@ -1,0 +1,226 @@
+"""The supervisor of a service in odd moments: killed while it drains or stops, no descriptors, another user's files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from longboat.core.errors import UsageError
+from longboat.core.jobs import Job, Role, Serve
+from longboat.engines.engine import Submission
+from longboat.engines.local.engine import LocalEngine
+from longboat.engines.shared.home import Home
+from longboat.serving.local import spawn
+from longboat.serving.local.records import (
+    ReplicaPhase,
+    ReplicaState,
+    ServiceFolder,
+    ServiceState,
+    Version,
+    WantedService,
+)
+from longboat.serving.local.services import LocalServices, checked_port
+from longboat.serving.local.supervisor import ServiceSupervisor
+from longboat.serving.requests import ServiceRequest
+
+
+def made(home: Path, *replicas: ReplicaState, port: int = 0) -> ServiceFolder:
+    """A service as its files are, without a supervisor."""
+    job = Job(name="train", roles=(Role(name="worker", run=("true",)),), ends=("worker",))
+    version = Version(number=1, run="train", step=None, checkpoint=None, command=("true",), job=job, base=str(home))
+    wanted = WantedService(
+        name="svc",
+        uid="u1",
+        created=1.0,
+        user="me",
+        host="127.0.0.1",
+        port=port,
+        serve=Serve(replicas=0),
+        versions=(version,),
+        current=1,
+    )
+    place = Home(home)
+    place.prepare()
+    folder = ServiceFolder(place, "svc")
+    folder.directory.mkdir(parents=True)
+    folder.write_wanted(wanted)
+    folder.write_state(ServiceState(replicas=replicas))
+    return folder
+
+
+def replica(phase: ReplicaPhase, name: str = "svc-r1") -> ReplicaState:
+    return ReplicaState(name=name, version=1, port=1, phase=phase)
+
+
+def eventually(check: Callable[[], object], words: str) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline, words
+        time.sleep(0.05)
+
+
+def test_a_replica_that_was_being_drained_is_ended_by_the_next_supervisor(home: Path) -> None:
+    supervisor = ServiceSupervisor(made(home, replica("draining")))
+    (drained,) = supervisor._replicas.values()
+
+    async def turn() -> None:
+        supervisor._finish_drains()
+        assert drained.drain_until is None, "it is being stopped"
+        await asyncio.wait(supervisor._tasks)
+
+    asyncio.run(turn())
+    # There is no such run, so that stopping it fails: it is tried again, not at once.
+    assert drained.drain_until is not None and drained.stop_after > time.monotonic()
+    asyncio.run(no_tasks(supervisor))
+
+
+async def no_tasks(supervisor: ServiceSupervisor) -> None:
+    supervisor._finish_drains()
+    assert not supervisor._tasks
+
+
+def test_only_replicas_that_were_ready_take_requests_when_none_is(home: Path) -> None:
+    supervisor = ServiceSupervisor(made(home, replica("unready", "svc-r1"), replica("unready", "svc-r2")))
+    supervisor._replicas["svc-r2"].was_ready = False
+    supervisor._publish()
+    assert set(supervisor.backends._ready) == {"svc-r1"}
+    supervisor._replicas["svc-r1"].was_ready = False
+    supervisor._publish()
+    assert supervisor.backends._ready == {}
+
+
+def test_a_replica_that_never_was_ready_is_ended_without_requests(home: Path) -> None:
+    supervisor = ServiceSupervisor(made(home, replica("starting")))
+    late = supervisor._replicas["svc-r1"]
+    late.over = "not ready after 600 s"
+    engine = LocalEngine(home)
+    server = Role(name="server", run=("sleep", "600"))
+    job = Job(name="svc-r1", roles=(server,), ends=("server",), workdir=None, grace_s=1.0)
+    engine.submit(Submission(job=job, base=str(home), environment=os.environ, run_id="svc-r1"))
+
+    async def turn() -> None:
+        await supervisor._observe(late)
+        if supervisor._tasks:
+            await asyncio.wait(supervisor._tasks)
+
+    asyncio.run(turn())
+    assert late.phase == "starting"  # `unready` would be asked when nobody is ready, also by the next supervisor
+    assert late.is_told and engine.wait("svc-r1").phase == "stopped"
+
+
+def test_requests_of_drained_replicas_are_waited_for_at_the_end(home: Path) -> None:
+    supervisor = ServiceSupervisor(made(home, replica("draining")))
+    supervisor._publish()
+    supervisor._replicas["svc-r1"].backend.in_flight = 2
+    assert supervisor.backends.in_flight == 0 and supervisor._in_flight() == 2
+
+
+def test_an_error_of_one_turn_does_not_end_the_service(home: Path) -> None:
+    supervisor = ServiceSupervisor(made(home, replica("ready")))
+    state = home / "runs" / "svc-r1" / "state.json"
+    state.mkdir(parents=True)  # cannot be read as a file
+
+    async def run() -> None:
+        running = asyncio.ensure_future(supervisor.run())
+        while "could not look after the replicas" not in supervisor.state.problem + supervisor._problem:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        state.rmdir()
+        while supervisor._replicas:  # now its end is noted
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        supervisor.folder.request_stop()
+        await running
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_start_that_fails_gives_its_port_back(home: Path) -> None:
+    supervisor = ServiceSupervisor(made(home))
+    version = supervisor.wanted.version(1)
+    job = msgspec.structs.replace(version.job, workdir="nowhere")
+    supervisor.wanted = msgspec.structs.replace(
+        supervisor.wanted, versions=(msgspec.structs.replace(version, job=job),)
+    )
+    asyncio.run(supervisor._start(1))
+    assert "svc-r1 cannot be started" in supervisor._problem and not supervisor._replicas
+    held = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if is_open(number)]
+    assert not [path for path in held if path.startswith(str(home / "ports"))]
+
+
+def is_open(number: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{number}")
+
+
+def test_a_service_whose_supervisor_was_killed_while_it_stopped_is_ended_by_the_next_command(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # nothing has to be listened on for that
+        folder = made(home, port=taken.getsockname()[1])
+        folder.request_stop()
+        services = LocalServices(LocalEngine(home))
+        with pytest.raises(UsageError, match="svc is being stopped"):
+            services.scale("svc", 3, None)
+        eventually(lambda: not folder.directory.exists(), "still there")
+    assert services.list() == []
+
+
+def test_a_look_goes_on_with_a_stop_too(home: Path) -> None:
+    folder = made(home)
+    folder.request_stop()
+    services = LocalServices(LocalEngine(home))
+    assert [status.phase for status in services.list()] == ["stopping"]
+    eventually(lambda: services.list() == [], "still there")
+
+
+def test_what_is_removed_is_the_service_that_was_meant(home: Path) -> None:
+    folder = made(home)
+    wanted = folder.wanted()
+    assert wanted is not None
+    services = LocalServices(LocalEngine(home))
+    assert services._clean_up(folder, msgspec.structs.replace(wanted, uid="before"))
+    assert folder.directory.exists()
+    assert services._clean_up(folder, wanted)
+    assert not folder.directory.exists()
+
+
+def test_a_service_of_another_user_is_only_looked_at(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made(home)
+    services = LocalServices(LocalEngine(home))
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    assert [status.name for status in services.list()] == ["svc"]
+    assert not folder.log.exists() and not folder.lock.exists(), "a supervisor was started with our rights"
+    for change in (
+        lambda: services.scale("svc", 3, None),
+        lambda: services.promote("svc"),
+        lambda: services._update("svc", ServiceRequest(run="train", name="svc")),
+    ):
+        with pytest.raises(UsageError, match="svc is a service of another user"):
+            change()
+
+
+def test_a_host_that_cannot_be(home: Path) -> None:
+    for host in ("\u00fc" * 70, "a\0b", "x" * 300, "\udcff"):
+        with pytest.raises(UsageError, match="cannot be listened on"):
+            checked_port(host, 0)
+    with pytest.raises(UsageError, match="listens on port 0 of 127.0.0.1"):
+        made(home)
+        LocalServices(LocalEngine(home))._update("svc", ServiceRequest(run="train", name="svc", host="0.0.0.0"))
+
+
+def test_the_limit_of_open_files_is_raised() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = spawn.MOST_FILES if before[1] == resource.RLIM_INFINITY else min(spawn.MOST_FILES, before[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, most), before[1]))
+    try:
+        spawn.raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

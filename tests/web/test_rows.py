@@ -1,0 +1,121 @@
+"""Rows of runs and what has changed between two looks; events for readers at any pace."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+pytest.importorskip("starlette", reason="the extra ui is not installed")
+
+from longboat.core.runs import REPLICA_OF, Attempt, RunStatus
+from longboat.web.events import EventLog
+from longboat.web.places import LOCAL, url_name
+from longboat.web.rows import changes, row_of
+from longboat.web.static_files import StaticFiles
+from longboat.web.views.curves import step_times, thinned
+from longboat.web.watching import Watchers
+from tests.web.dashboards import AskedDashboard
+
+RUN = RunStatus(name="a", uid="u", job="a", phase="running", engine="local", created=100.0, nodes=1, gpus=4)
+
+
+def test_a_row_has_an_address_and_leaves_out_what_is_empty() -> None:
+    row = row_of(RUN, "lab")
+    assert (row["cluster"], row["id"], row["kind"], row["attempt"]) == ("lab", "a", "run", 1)
+    assert not {"reason", "labels", "exit_code", "ranks", "timeline", "gpu_hours"} & set(row)
+
+
+def test_trials_replicas_and_hours() -> None:
+    labels = {"sweep": "s", "trial": "3", REPLICA_OF: "x"}
+    ended = msgspec.structs.replace(
+        RUN, phase="failed", labels=labels, ended=4000.0, attempts=(Attempt(number=0, started=400.0, ended=4000.0),)
+    )
+    row = row_of(ended, "lab")
+    assert (row["sweep"], row["trial"], row["kind"], row["gpu_hours"]) == ("s", "3", "replica", 4.0)
+
+
+def test_changes_are_what_is_new_other_or_gone() -> None:
+    other, gone = msgspec.structs.replace(RUN, name="b"), msgspec.structs.replace(RUN, name="c")
+    stepped = msgspec.structs.replace(other, step=7)
+    difference = changes({"a": RUN, "b": other, "c": gone}, [stepped, RUN])
+    assert (difference.changed, difference.removed) == ([stepped], ["c"])
+    assert not changes({"a": RUN}, [RUN])
+
+
+def test_contexts_become_names_that_urls_can_hold() -> None:
+    assert url_name("lab", []) == "lab"
+    assert url_name("arn:aws:eks:eu:1:cluster/x", []) == "arn-aws-eks-eu-1-cluster-x"
+    assert url_name("a/b", ["a-b"]) == "a-b-2" and url_name("///", []) == "cluster"
+
+
+def follow(events: EventLog, cursor: str) -> list[str]:
+    async def read() -> list[str]:
+        return [data.decode() async for data in events.follow(cursor, dict)]
+
+    return asyncio.run(read())
+
+
+def test_a_reader_that_fell_behind_is_told_and_ended() -> None:
+    events = EventLog(most_events=3)
+    start = events.cursor
+    for number in range(5):
+        events.publish("runs", number)
+    assert 'event: reset\ndata: {"reason":"behind"}' in follow(events, start)[-1]
+    assert "restarted" in follow(events, "abc-1")[-1]
+    for bad in ("", "-", f"{events.epoch}-99", f"{events.epoch}-x"):
+        assert events.after(bad) is None
+    assert [event.number for event in events.after(f"{events.epoch}-3") or ()] == [4, 5]
+
+
+def test_the_history_is_bounded_in_bytes_and_a_closed_one_ends() -> None:
+    events = EventLog(most_bytes=1000)
+    for _ in range(50):
+        events.publish("lines", "x" * 100)
+    assert len(events.after(events.beginning) or ()) < 10
+    events.close()
+    assert follow(events, events.beginning)[-1].startswith(f"id: {events.epoch}-50")
+
+
+def test_a_place_that_does_not_answer_keeps_its_rows(tmp_path: Path) -> None:
+    shown = AskedDashboard(tmp_path)
+    shown.watchers.note(LOCAL, [RUN], 100.0)
+    shown.watchers.note_trouble(LOCAL, "the API server does not answer")
+    (cluster,) = shown.watchers.clusters()
+    assert cluster["ok"] is False and "does not answer" in cluster["error"]
+    assert len(shown.watchers.rows()[1]) == 1
+    shown.watchers.note(LOCAL, [], 101.0)
+    assert shown.watchers.clusters()[0]["ok"] and shown.watchers.rows()[1] == []
+
+
+def test_too_many_changes_make_readers_load_the_list(tmp_path: Path) -> None:
+    shown: Watchers = AskedDashboard(tmp_path).watchers
+    cursor = shown.events.cursor
+    shown.note(LOCAL, [msgspec.structs.replace(RUN, name=f"r{number}") for number in range(3000)], 100.0)
+    assert shown.events.after(cursor) is None and len(shown.rows()[1]) == 3000
+
+
+def test_thinned_curves_keep_their_extremes_and_end() -> None:
+    points = [(step, float(step), 0.0) for step in range(100_000)]
+    points[50_001] = (50_001, 1.0, 9.0)
+    points[70_001] = (70_001, 1.0, -9.0)
+    kept = thinned(points)
+    assert len(kept) <= 2000 and points[50_001] in kept and points[70_001] in kept and kept[-1] == points[-1]
+    assert thinned(points[:10]) == points[:10]
+
+
+def test_slowness_is_against_the_median_rank() -> None:
+    times = step_times({"0": [(1.0, 0.1)], "1": [(1.0, 0.1)], "2": [(1.0, 0.3)]})
+    assert times["2"]["slowness"] == pytest.approx(3.0) and times["0"]["slowness"] == 1.0
+
+
+def test_files_outside_of_the_folder_have_no_name(tmp_path: Path) -> None:
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "a.js").write_text("1")
+    (folder / "run.py").write_text("1")
+    assert set(StaticFiles(folder).names()) == {"a.js"}
