@@ -67,6 +67,7 @@ JUMPING = (
 @pytest.mark.parametrize("jump_s", [86400.0, -86400.0])
 def test_a_clock_that_jumps_ends_no_run(local: LocalJobs, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
     """The supervisor's clock jumps by a day while a run with a timeout of an hour works."""
+    monkeypatch.setattr(spawn, "_may_fork", lambda: False)  # a fork would need no program
     monkeypatch.setattr(spawn, "_PROGRAM", JUMPING.format(jump_s) + spawn._PROGRAM)
     run = local.submit(WAITS, timeout="1h")
     local.until_said(run.name, "ready")
@@ -122,6 +123,7 @@ def test_supervisors_that_cannot_even_begin(local: LocalJobs, monkeypatch: pytes
     for process in (supervisor, launcher):
         local.kill(process)
     assert local.place.processes(run.uid)
+    monkeypatch.setattr(spawn, "_may_fork", lambda: False)  # a fork would need no program
     monkeypatch.setattr(spawn, "_PROGRAM", "raise SystemExit('no more threads')")
     ended = local.wait(run.name)
     assert (ended.phase, ended.cause, ended.exit_code) == ("failed", "lost", 208)

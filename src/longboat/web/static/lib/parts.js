@@ -173,17 +173,25 @@ export function Toasts() {
 }
 export const complain = (error) => toast([error.message, error.hint].filter(Boolean).join(" "), { icon: "failed", kind: "bad" })
 
-/** A modal dialog; closing it by Escape or the backdrop is `onClose`. */
+/** A modal dialog; closing it by Escape or the backdrop is `onClose`. The focus goes back to where it was. */
 export function Dialog({ title, onClose, children, acts, wide }) {
   const element = useRef(null)
   useEffect(() => {
+    const before = document.activeElement
     element.current.showModal()
     element.current.querySelector("[data-focus]")?.focus()
+    return () => before?.focus?.()
   }, [])
+  // Escape would close it at once and tell us a moment later: a key pressed between the two would be lost.
+  const cancel = (event) => {
+    event.preventDefault()
+    onClose()
+  }
   return html`<dialog
     ref=${element}
     class=${wide ? "wide" : ""}
     aria-labelledby="dialog-title"
+    onCancel=${cancel}
     onClose=${onClose}
     onClick=${(event) => event.target === element.current && onClose()}
   >
