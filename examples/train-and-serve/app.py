@@ -3,8 +3,8 @@
     python app.py --train         trains, prints the accuracy, saves a checkpoint
     python app.py --port 8080     restores the checkpoint, answers GET / and POST /predict
 
-Needs numpy only. In a run of Longboat checkpoints go where the job says (a folder, an object store), and a service gets
-the one it serves restored before it starts.
+Needs numpy only; where there is PyTorch with a GPU, it computes there. In a run of Longboat checkpoints go where the job
+says (a folder, an object store), and a service gets the one it serves restored before it starts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,17 @@ import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+try:
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+except ImportError:
+    on_gpu = False
+xp: Any = torch if on_gpu else np  # what is used of the two is spelled alike
 
 try:
     import longboat  # there in every run and service; nothing has to be installed
@@ -25,6 +34,14 @@ except ImportError:
 
 HIDDEN, CLASSES, HELD_OUT, BATCH = 32, 10, 360, 64
 FOLDER = Path("checkpoints") / "latest"  # outside of Longboat
+
+
+def to_device(values: np.ndarray) -> Any:
+    return torch.from_numpy(np.ascontiguousarray(values)).cuda() if on_gpu else values
+
+
+def to_host(values: Any) -> np.ndarray:
+    return values.cpu().numpy() if on_gpu else values
 
 
 def load() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -37,7 +54,7 @@ def load() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 class Model:
     def __init__(self, w1: np.ndarray, b1: np.ndarray, w2: np.ndarray, b2: np.ndarray) -> None:
-        self.parameters = [w1, b1, w2, b2]
+        self.parameters = [to_device(values) for values in (w1, b1, w2, b2)]
 
     @classmethod
     def new(cls) -> Model:
@@ -45,17 +62,18 @@ class Model:
         w1, w2 = rng.normal(0, 0.125, (64, HIDDEN)), rng.normal(0, 0.2, (HIDDEN, CLASSES))
         return cls(w1, np.zeros(HIDDEN), w2, np.zeros(CLASSES))
 
-    def forward(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def forward(self, images: Any) -> tuple[Any, Any]:
         w1, b1, w2, b2 = self.parameters
-        hidden = np.tanh(images @ w1 + b1)
+        hidden = xp.tanh(images @ w1 + b1)
         scores = hidden @ w2 + b2
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return hidden, odds / odds.sum(axis=1, keepdims=True)
+        odds = xp.exp(scores - xp.amax(scores, axis=1, keepdims=True))
+        return hidden, odds / xp.sum(odds, axis=1, keepdims=True)
 
     def learn(self, images: np.ndarray, labels: np.ndarray, rate: float) -> float:
+        images, right = to_device(images), to_device(np.eye(CLASSES)[labels])
         hidden, chances = self.forward(images)
-        loss = float(-np.log(chances[np.arange(len(labels)), labels] + 1e-12).mean())
-        error = (chances - np.eye(CLASSES)[labels]) / len(labels)
+        loss = float(-xp.log(xp.sum(chances * right, axis=1) + 1e-12).mean())
+        error = (chances - right) / len(labels)
         back = (error @ self.parameters[2].T) * (1 - hidden**2)
         gradients = (images.T @ back, back.sum(axis=0), hidden.T @ error, error.sum(axis=0))
         for parameter, gradient in zip(self.parameters, gradients):
@@ -63,11 +81,14 @@ class Model:
         return loss
 
     def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
-        return float((self.forward(images)[1].argmax(axis=1) == labels).mean())
+        return float((self.chances(images).argmax(axis=1) == labels).mean())
+
+    def chances(self, images: np.ndarray) -> np.ndarray:
+        return to_host(self.forward(to_device(images))[1])
 
     def save(self, folder: Path, accuracy: float) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        np.savez(folder / "model.npz", *self.parameters)
+        np.savez(folder / "model.npz", *map(to_host, self.parameters))
         (folder / "about.json").write_text(json.dumps({"accuracy": accuracy}))
 
     @classmethod
@@ -80,7 +101,7 @@ class Model:
 def answer(model: Model, pixels: list[float]) -> dict[str, object]:
     """What POST /predict answers to an image of 8 x 8 pixels from 0 to 16."""
     image = np.asarray(pixels, dtype=float).reshape(1, 64) / 16.0
-    chances = model.forward(image)[1][0]
+    chances = model.chances(image)[0]
     return {"digit": int(chances.argmax()), "probabilities": [round(float(chance), 6) for chance in chances]}
 
 
@@ -161,6 +182,8 @@ def main() -> None:
     parser.add_argument("--host", default=os.environ.get("HOST", "127.0.0.1"))
     parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8080")))
     options = parser.parse_args()
+    if on_gpu:
+        print(f"computes on {torch.cuda.get_device_name()}", flush=True)
     if options.train:
         train(options.epochs)
     else:
