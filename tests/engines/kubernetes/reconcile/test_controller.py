@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.reconcile.controller import WORKERS, Controller
 from longboat.engines.kubernetes.record_store import STOP, stop_text
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, NAMESPACE, POD
@@ -214,6 +214,6 @@ def test_who_leads_no_more_takes_no_new_turn(bench: Bench, client: Client) -> No
             return {pod["status"]["phase"] for pod in client.list(POD, labels=f"longboat.dev/run={other}").items}
 
         api.wait_for("its pods have ended", lambda: phases() == {"Succeeded"}, LONG_S)
-        api.wait_for("no hand is left", lambda: not any(thread.is_alive() for thread in controller._threads), LONG_S)
+        api.wait_for("no worker is left", lambda: len(controller._workers.ended()) == WORKERS, LONG_S)
         assert not state_of(client, other).is_final
         controller.close()
