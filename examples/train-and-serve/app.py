@@ -3,8 +3,8 @@
     python app.py --train         trains, prints the accuracy, saves a checkpoint
     python app.py --port 8080     restores the checkpoint, answers GET / and POST /predict
 
-Needs numpy only; where there is PyTorch with a GPU, it computes there. In a run of Longboat checkpoints go where the job
-says (a folder, an object store), and a service gets the one it serves restored before it starts.
+Needs numpy only; where there is PyTorch with a GPU, it computes there. In a run of Longboat checkpoints go where the
+job says (a folder, an object store), and a service gets the one it serves restored before it starts.
 """
 
 from __future__ import annotations
