@@ -39,10 +39,12 @@ class StaticFile(NamedTuple):
 
 
 class StaticFiles:
-    """All files of a folder by their relative names. A file that changed on the disk is read again (for developers)."""
+    """All files of a folder by their relative names, listed once. One that changes on the disk is read again, for
+    developers; a new one is seen by the next server."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
+        self._paths = self.names()
         self._files: dict[str, tuple[int, StaticFile]] = {}
 
     def names(self) -> dict[str, Path]:
@@ -54,7 +56,7 @@ class StaticFiles:
         }
 
     def find(self, name: str) -> StaticFile:
-        path = self.names().get(name)
+        path = self._paths.get(name)
         if path is None:
             raise NotFound(f"no file named {name!r}")
         changed = path.stat().st_mtime_ns

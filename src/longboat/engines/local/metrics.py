@@ -80,10 +80,13 @@ def activity_of(home: Home, runs: Sequence[RunStatus], environment: Mapping[str,
         if run.phase != "pending":
             try:
                 files = RunFiles(home.run_dir(run.name))
-                ranks = rank_statuses(files, files.record(), files.state())
+                state = files.state()
+                ranks = rank_statuses(files, files.record(), state)
             except LongboatError:
                 continue  # removed meanwhile
             run = with_figures(msgspec.structs.replace(run, ranks=tuple(ranks)), time.time())
+            # From its first start to its end a run keeps its GPUs, also between attempts and before there are nodes.
+            held.update({id: GpuUse(node="this machine", uuid=id, run=run.name, user=run.user) for id in state.gpus})
             for folder in sorted(path.parent for path in files.attempt_dir(run.attempt).glob("*/plan.json")):
                 held.update(_held_gpus(folder, run))
         shown.append(run)
@@ -93,7 +96,15 @@ def activity_of(home: Home, runs: Sequence[RunStatus], environment: Mapping[str,
         )
         for gpu in observe_gpus(environment)
     }
-    return Activity(runs=tuple(shown), gpus=tuple({**free, **held}.values()))
+    gpus = {**free, **{id: _with_model(gpu, free.get(id)) for id, gpu in held.items()}}
+    return Activity(runs=tuple(shown), gpus=tuple(gpus.values()))
+
+
+def _with_model(gpu: GpuUse, known: GpuUse | None) -> GpuUse:
+    """What the machine knows of a GPU that no launcher has sampled yet."""
+    if known is None or gpu.model:
+        return gpu
+    return msgspec.structs.replace(gpu, number=known.number, model=known.model, memory_total=known.memory_total)
 
 
 def _held_gpus(folder: Path, run: RunStatus) -> dict[str, GpuUse]:

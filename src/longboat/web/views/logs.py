@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from longboat.core.errors import LongboatError, UsageError
 from longboat.core.runs import LogLine, LogQuery
 from longboat.core.times import parse_iso_time
@@ -88,8 +90,6 @@ def whole(text: str, name: str, low: int, high: int) -> int:
 
 def log_window(place: ShownPlace, run: str, params: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Lines `from` to `to`, counted from the end of what is asked for."""
-    import msgspec
-
     first, last = number(params, "from", 0, 0, FURTHEST), number(params, "to", FIRST_LINES, 1, FURTHEST)
     if not first < last <= first + MOST_LINES:
         raise UsageError(f"from {first} to {last}: not 1 to {MOST_LINES} lines", hint="from=0&to=500 are the last 500")
@@ -122,8 +122,6 @@ def fitting_records(lines: Sequence[LogLine]) -> tuple[list[dict[str, Any]], boo
 
 def stream_query(params: Mapping[str, Sequence[str]]) -> LogQuery:
     """Raises UsageError. Pure."""
-    import msgspec
-
     return msgspec.structs.replace(query_of(params), follow=True, tail=number(params, "tail", 100, 0, MOST_LINES))
 
 
