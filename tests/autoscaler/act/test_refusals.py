@@ -119,6 +119,21 @@ def test_an_order_of_which_nothing_is_known_is_sent_again_under_its_token() -> N
     assert order.is_confirmed and len(order.machines) == 2 and world.store.book.failures == ()
 
 
+def test_an_order_that_was_made_and_not_finished_is_not_cancelled() -> None:
+    class Unmarked(Cloud):
+        def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
+            self.made[request.token] = request.count
+            raise ProviderError("UnauthorizedOperation: ec2:CreateTags", kind="auth", is_unsettled=True)
+
+    cloud = Unmarked()
+    world = World(cloud)
+    world.perform(ScalingAction(kind="grow", pool="gpu", count=2, zone="a", reason="wanted"))
+    (order,) = world.store.book.orders
+    (again,) = world.actuator.resume()
+    assert "CreateTags" in again.trouble and cloud.made == {order.token: 2} and cloud.cancelled == []
+    assert [each.token for each in world.store.book.orders] == [order.token]
+
+
 def test_a_node_whose_group_is_at_its_min_is_not_chosen() -> None:
     machines = (Instance(id="one", pool="gpu", kept="its group is at its min of 1"), Instance(id="two", pool="gpu"))
     bodies = {"Node": [node("one"), node("two")]}

@@ -128,7 +128,8 @@ class Actuator:
 
     def _take_back(self, pool: Pool, order: PlacedOrder, error: ProviderError) -> None:
         """What may have been made of it is found in the provider's list."""
-        if error.kind != "throttled":  # who wants to be asked less is not asked more
+        # Who wants to be asked less is not asked more; an order that is sent again must not be cancelled.
+        if error.kind != "throttled" and not error.is_unsettled:
             with contextlib.suppress(ProviderError):  # it told us that it cannot; the list will show what there is
                 self._providers[pool.provider].shrink(pool, (), (order.token,))
         book = failed(self._store.book, self._refusal(pool, error, order.zone))

@@ -10,8 +10,8 @@ Promises, tested by one suite over every provider:
 4. A machine's `id` is the `spec.providerID` of its node where the machine sets one, else the node's name; a provider
    that knows another name of the node says so in `node`.
 5. What the other side refuses is a ProviderError with its kind. An order that is accepted and fails later is a Refusal
-   in `list`, under its token. An order that may still be carried out although there was no answer is `is_unsettled`:
-   it is sent again under the same token.
+   in `list`, under its token. An order that may still be carried out although there was no answer, or that was and
+   could not be finished, is `is_unsettled`: it is sent again under the same token.
 
 A cloud's provider also discovers pools: a group of machines there is a pool, and the cloud describes what a machine
 offers.
@@ -40,7 +40,7 @@ class ProviderError(EngineError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind: FailureKind = kind
-        self.is_unsettled = is_unsettled  # a `throttled` of which it is not known whether it is being carried out
+        self.is_unsettled = is_unsettled  # the order may be, or is, carried out: only its own token may ask again
 
 
 class Instance(Value, frozen=True):

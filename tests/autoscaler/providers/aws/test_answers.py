@@ -87,6 +87,29 @@ def test_an_order_that_aws_may_be_carrying_out_is_unsettled(code: str) -> None:
     assert caught.value.kind == "throttled" and caught.value.is_unsettled
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("InvalidInstanceID.NotFound", "throttled"), ("InternalError", "throttled"), ("UnauthorizedOperation", "auth")],
+)
+def test_an_order_whose_machines_could_not_be_marked_is_unsettled(code: str, kind: str) -> None:
+    tags = [{"Key": "longboat.dev/pool", "Value": "gpu"}]
+    made = {"Instances": [{"AvailabilityZone": "a", "InstanceIds": [IDS[0][-19:]]}]}
+    answers: list[Any] = [AwsFault(code, "no"), {}]
+    provider, session = provider_with(
+        describe_auto_scaling_groups={"AutoScalingGroups": [group("x", Tags=tags)]},
+        launch_instances=made,
+        create_tags=lambda _: answers.pop(0),
+    )
+    request = MachineRequest(token="t", count=1, zone="a")
+    with pytest.raises(ProviderError) as caught:
+        provider.grow(pool("gpu"), request)
+    assert (caught.value.kind, caught.value.is_unsettled) == (kind, True)
+    assert f"{code}: no (marking the 1 machines" in caught.value.message
+    assert [machine.id for machine in provider.grow(pool("gpu"), request)] == IDS[:1]
+    launches = [arguments["ClientToken"] for operation, arguments in session.asked if operation == "launch_instances"]
+    assert launches == ["t-0", "t-0"]
+
+
 def test_a_label_that_a_group_gets_later_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     labels: dict[str, str] = {}
     tags = [{"Key": "eks:nodegroup-name", "Value": "x"}]

@@ -106,11 +106,23 @@ class AwsProvider:
             if faults:
                 break
         if made:
-            ids = [machine.id.rpartition("/")[2] for machine in made]
-            self._ask("ec2", "create_tags", Resources=ids, Tags=[{"Key": ORDER_TAG, "Value": request.token}])
+            self._mark(made, request.token)
         if faults:
             raise self._error(AwsFault(faults[0].get("ErrorCode", ""), faults[0].get("ErrorMessage", "")), zone)
         return tuple(made)
+
+    def _mark(self, made: Sequence[Instance], token: str) -> None:
+        """Write the order on its machines. They exist, whatever the answer is: the same token has to be sent again."""
+        ids = [machine.id.rpartition("/")[2] for machine in made]
+        try:
+            self._session.ask("ec2", "create_tags", Resources=ids, Tags=[{"Key": ORDER_TAG, "Value": token}])
+        except AwsFault as fault:
+            error = self._error(fault)
+            error.message += f" (marking the {len(ids)} machines of the order, which are made)"
+            if error.kind != "auth":  # nothing is short: EC2 may not know the machines yet
+                error.kind = "throttled"
+            error.is_unsettled = True
+            raise error from None
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         if tokens:
