@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from longboat.core.words import counted, listing, nearest
+from longboat.core.words import counted, listing, nearest, three_digits
 
 
 def test_the_first_are_named_and_the_others_counted() -> None:
@@ -22,3 +22,14 @@ def test_a_guess_is_made_only_where_it_is_likely() -> None:
     assert [nearest(name, names) for name in ("--epochs", "bogus", "x", "")] == [[], [], [], []]
     assert nearest("--node", names) == ["--nodes"] and nearest("noeds", names) == ["--nodes"]
     assert nearest("stats", names) == ["status"] and nearest("trian.py", names) == ["Train.py"]
+
+
+def test_measured_numbers_have_three_digits_and_no_exponent() -> None:
+    assert [three_digits(value) for value in (0.6721, 14.93, 999.4, 999.6, 1492.4, -12000.0)] == [
+        "0.672",
+        "14.9",
+        "999",
+        "1,000",
+        "1,492",
+        "-12,000",
+    ]

@@ -28,3 +28,8 @@ def counted(count: float, noun: str) -> str:
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     number = f"{count:,}" if isinstance(count, int) else f"{count:g}"
     return f"{number} {noun}{ending}"
+
+
+def three_digits(value: float) -> str:
+    """A measured number: 0.672, 14.9, 1,490; never 1.49e+03."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"

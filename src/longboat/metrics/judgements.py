@@ -11,7 +11,7 @@ import msgspec
 from longboat.core.resources import show_quantity
 from longboat.core.runs import RankStatus, RunStatus
 from longboat.core.times import show_age
-from longboat.core.words import counted, listing
+from longboat.core.words import counted, listing, three_digits
 
 IDLE_S = 300.0
 """A GPU that computes nothing for less waits for an evaluation, a checkpoint or the first batch."""
@@ -116,8 +116,8 @@ def stragglers(ranks: Sequence[RankStatus]) -> list[str]:
             pace, steps = rank.usage.steps_per_s or 0.0, rank.usage.pace_steps or 0
             if pace < STRAGGLER * median and steps >= STRAGGLER_STEPS:
                 words.append(
-                    f"rank {rank.rank} on {rank.node} is slow: {pace:.3g} steps/s over {steps:g} steps, "
-                    f"the median is {median:.3g}"
+                    f"rank {rank.rank} on {rank.node} is slow: {three_digits(pace)} steps/s over {steps:g} steps, "
+                    f"the median is {three_digits(median)}"
                 )
     more = len(words) - MOST_NAMED
     return [*words[:MOST_NAMED], f"and {counted(more, 'more slow rank')}"] if more > 0 else words

@@ -20,6 +20,7 @@ from longboat.cli.output.watching import CLEAR_ALL, HOME_AND_CLEAR, INTERRUPTED_
 from longboat.core.errors import EngineError
 from longboat.core.resources import show_quantity
 from longboat.core.runs import RunStatus
+from longboat.core.words import three_digits
 from longboat.metrics.usage import total_usage
 from longboat.metrics.values import Activity, GpuUse
 
@@ -152,7 +153,7 @@ def gpu_row(gpu: GpuUse) -> tuple[object, ...]:
 
 
 def number(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return None if value is None else three_digits(value)
 
 
 def quantity(value: float | None) -> str | None:

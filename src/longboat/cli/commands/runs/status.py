@@ -18,6 +18,7 @@ from longboat.cli.output.times import show_duration, show_moment
 from longboat.core.errors import NotFound
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Attempt, RunStatus
+from longboat.core.words import three_digits
 from longboat.engines.engine import Engine
 from longboat.engines.shared.explanations import restart_words
 from longboat.sdk.names import find_run
@@ -139,9 +140,9 @@ def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None
 def pace_words(run: RunStatus) -> str | None:
     if run.steps_per_s is None or run.step_s is None:
         return None
-    each = f"{run.step_s:.3g} s" if run.step_s >= 1 else f"{1000 * run.step_s:.3g} ms"
+    each = f"{three_digits(run.step_s)} s" if run.step_s >= 1 else f"{three_digits(1000 * run.step_s)} ms"
     data = "" if run.data_share is None else f", {run.data_share:.0%} of it waiting for data"
-    return f"{run.steps_per_s:.3g} steps/s, {each} per step{data}"
+    return f"{three_digits(run.steps_per_s)} steps/s, {each} per step{data}"
 
 
 def retry_words(run: RunStatus, now: float) -> str | None:
