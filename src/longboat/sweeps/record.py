@@ -14,11 +14,13 @@ from typing import Protocol
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError, NotFound, UsageError
-from longboat.core.jobs import Job, Value
+from longboat.core.guards.formats import Stored
+from longboat.core.jobs import Job
 from longboat.engines.shared.files import (
     disk,
     make_folder,
     open_lock,
+    read_stored,
     read_value,
     remove_tree,
     try_lock,
@@ -32,7 +34,7 @@ NAME_LIMIT = 32
 """A trial's run is called NAME-t10000, and the name of a run has 40 characters."""
 
 
-class SweepRecord(Value, frozen=True):
+class SweepRecord(Stored, frozen=True):
     """What trials are made of. Immutable."""
 
     name: str
@@ -88,6 +90,10 @@ class SweepFolder:
         self.directory = home.root / "sweeps" / name
 
     @property
+    def _title(self) -> str:
+        return f"the sweep {self.name}"
+
+    @property
     def log(self) -> Path:
         return self.directory / "driver.log"
 
@@ -108,7 +114,7 @@ class SweepFolder:
 
     def record(self) -> SweepRecord:
         """Raises NotFound, or EngineError where it is damaged."""
-        record = read_value(self._record, SweepRecord)
+        record = read_stored(self._record, SweepRecord, self._title)
         if record is None and not self.exists():
             raise NotFound(f"no sweep named {self.name!r}", hint="`longboat sweep ls` lists all sweeps")
         if record is None or record.name != self.name or record.job.sweep is None:
@@ -120,7 +126,7 @@ class SweepFolder:
 
     def state(self) -> SweepState:
         """One that is damaged, as after a power loss, is begun anew: runs that are there are found by their names."""
-        return read_value(self._state, SweepState) or SweepState()
+        return read_stored(self._state, SweepState, self._title) or SweepState()
 
     def write_state(self, state: SweepState) -> None:
         write_value(self._state, state, is_durable=True)

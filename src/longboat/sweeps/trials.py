@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT
+from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Metric, Scalar, Value
 
 TrialPhase = Literal["pending", "starting", "running", "recovering", "succeeded", "failed", "stopped", "pruned"]
@@ -37,7 +38,7 @@ class SweepTrial(Value, frozen=True):
         return self.phase in FINAL
 
 
-class SweepState(Value, frozen=True):
+class SweepState(Stored, frozen=True):
     """State of a sweep. Only the process that holds its driver's lock writes it."""
 
     trials: tuple[SweepTrial, ...] = ()

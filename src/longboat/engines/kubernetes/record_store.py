@@ -12,6 +12,7 @@ import msgspec
 
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.guards.decoding import decoder
+from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
 from longboat.core.jobs import Job
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record, State
@@ -118,12 +119,19 @@ def _kind_of(body: Mapping[str, Any]) -> str | None:
 
 
 class BadRecord(EngineError):
-    """A record that is not acted upon: damaged, of a newer version, or about another run than its object."""
+    """A record that is not acted upon: damaged, or about another run than its object."""
 
     def __init__(self, run: str, text: str) -> None:
         # Others wrote what is quoted here: nothing of it steers a terminal or fills a log.
         shown = "".join(char if char.isprintable() else "?" for char in text[:MOST_QUOTED])
         super().__init__(f"the record of run {run} {shown}", hint="`longboat rm --force` removes it")
+
+
+class NewerRecord(BadRecord, NewerFormat):
+    """A record that a newer Longboat wrote."""
+
+    def __init__(self, run: str) -> None:
+        NewerFormat.__init__(self, f"the record of run {run}")
 
 
 def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
@@ -139,7 +147,11 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
         record = RECORDS.decode(written)
         state = STATES.decode(kept)
     except (msgspec.MsgspecError, RecursionError) as error:
+        if is_newer(written) or is_newer(kept):
+            raise NewerRecord(name) from None
         raise BadRecord(name, f"is damaged: {error}") from None
+    if max(record.format, state.format) > FORMAT:
+        raise NewerRecord(name)
     # After it was read: in a text that is JSON every string ends, and so the search does not begin again and again.
     if any(map(has_wild_number, (written, kept))):
         raise BadRecord(name, "is damaged: it holds a number that is out of all bounds")

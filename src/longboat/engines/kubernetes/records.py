@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
 from longboat.engines.lifecycle.predecessors import Predecessor
@@ -41,7 +42,7 @@ class GpuDriver(Value, frozen=True):
     libcuda: str | None = None  # the file, where it is not in the folder
 
 
-class Record(Value, frozen=True):
+class Record(Stored, frozen=True):
     """The submitted job, and what was observed of the cluster then. Immutable."""
 
     name: str
@@ -103,7 +104,7 @@ class Gate(Value, frozen=True):
     reason: str = ""  # why it waits; of a run that was let in before others, why it could be
 
 
-class State(Value, frozen=True):
+class State(Stored, frozen=True):
     phase: Phase = "pending"
     reason: str = ""
     exit_code: int | None = None

@@ -139,6 +139,7 @@ class LocalEngine:
         from longboat.engines.local.records import KEPT_VARIABLES
 
         files = RunFiles(self.home.run_dir(run))
+        files.check_format()
         record = files.stored_record()
         if not files.is_own():
             raise UsageError(f"{run} is a run of another user", hint="only its owner runs it again")
@@ -299,6 +300,7 @@ class LocalEngine:
             if purge and self._purge_left(run):
                 return
             raise
+        RunFiles(directory).check_format()
         try:
             _, _, state = self._observe(run)
             if not state.is_final:

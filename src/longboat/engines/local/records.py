@@ -11,17 +11,21 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from longboat.bundles import durable
-from longboat.core.jobs import Job, Value
+from longboat.core.guards.formats import FORMAT, NewerFormat, Stored
+from longboat.core.jobs import Job
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
 from longboat.engines.lifecycle.predecessors import Predecessor
 from longboat.engines.local.settings import Isolation
 from longboat.engines.local.supervise.processes import ProcessId
-from longboat.engines.shared.files import read_value, write_value
+from longboat.engines.shared.files import is_newer_file, read_value, write_value
 from longboat.engines.shared.stop_request import StopRequest
+
+S = TypeVar("S", bound=Stored)
 
 KEPT_VARIABLES = (
     "PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
@@ -30,7 +34,7 @@ KEPT_VARIABLES = (
 """Variables of the submitter that a later supervisor must see too. None of them is a place for secrets."""
 
 
-class LocalRecord(Value, frozen=True):
+class LocalRecord(Stored, frozen=True):
     """The submitted job. Immutable."""
 
     name: str
@@ -63,7 +67,7 @@ class LocalRecord(Value, frozen=True):
         return self.job.role(role).image if self.containers is not None else None
 
 
-class LocalState(Value, frozen=True):
+class LocalState(Stored, frozen=True):
     """State of the run. Only the process that holds the supervisor's lock writes it."""
 
     phase: Phase = "pending"
@@ -142,19 +146,24 @@ class RunFolder:
         return self.directory / "record.json"
 
     def stored_record(self) -> LocalRecord | None:
-        """None where it is missing or damaged. Without it no later attempt can be made."""
-        return read_value(self._record, LocalRecord)
+        """None where it is missing, damaged or of a newer format. Without it no later attempt can be made."""
+        return _known(read_value(self._record, LocalRecord))
 
     def stored_state(self) -> LocalState | None:
-        """None where it is missing or damaged. What was last noted beside it holds if it is newer."""
-        state = read_value(self._state, LocalState)
+        """None where it is missing, damaged or of a newer format. What was noted beside it later holds."""
+        state = _known(read_value(self._state, LocalState))
         if state is not None and state.is_final:
             return state  # nothing is noted after the end
         progress = self.stored_progress()
         return progress if state and progress and progress.serial > state.serial else state
 
     def stored_progress(self) -> LocalState | None:
-        return read_value(self._progress, LocalState)
+        return _known(read_value(self._progress, LocalState))
+
+    def check_format(self) -> None:
+        """Raises NewerFormat where a newer Longboat has written one of the files."""
+        if any(map(is_newer_file, (self._record, self._state, self._progress))):
+            raise NewerFormat(f"run {self.directory.name}")
 
     def write_record(self, record: LocalRecord) -> None:
         write_value(self._record, record, is_durable=True)
@@ -199,6 +208,10 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(int(name) for name in names if name.isdigit())
+
+
+def _known(value: S | None) -> S | None:
+    return None if value is None or value.format > FORMAT else value
 
 
 def changed_attempt(state: LocalState, **changes: object) -> tuple[Attempt, ...]:

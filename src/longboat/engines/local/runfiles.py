@@ -18,11 +18,12 @@ LAUNCHER = os.fspath(Path(__file__).parents[2] / "launcher" / "__main__.py")
 
 class RunFiles(RunFolder):
     def record(self) -> LocalRecord:
-        """The record; where the file is damaged, rebuilt from the attempts' files."""
+        """The record; where the file is damaged, rebuilt from the attempts' files. Raises NewerFormat."""
         record = self.stored_record()
         if record is not None:
             return record
         self._check_there()
+        self.check_format()
         from longboat.engines.local.rebuilding import rebuilt_record
 
         return rebuilt_record(self)
@@ -37,6 +38,7 @@ class RunFiles(RunFolder):
             return state
         if not self.directory.is_dir():
             return self.stored_progress() or LocalState()
+        self.check_format()
         from longboat.engines.local.rebuilding import rebuilt_state
 
         return rebuilt_state(self, self.record(), self.stored_progress(), is_alone=is_alone)

@@ -19,8 +19,10 @@ import msgspec
 from longboat.bundles import durable
 from longboat.core.errors import EngineError
 from longboat.core.guards.decoding import decode
+from longboat.core.guards.formats import FORMAT, NewerFormat, Stored, is_newer
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Stored)
 
 _HINTS = {
     errno.ENOSPC: "free some space, or point LONGBOAT_HOME to another disk",
@@ -83,6 +85,22 @@ def read_value(path: Path, kind: type[T]) -> T | None:
         return decode(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def read_stored(path: Path, kind: type[S], title: str) -> S | None:
+    """The same for records that carry a format. Raises NewerFormat: what a newer Longboat wrote is not damaged."""
+    value = read_value(path, kind)
+    if value.format > FORMAT if value is not None else is_newer_file(path):
+        raise NewerFormat(title)
+    return value
+
+
+def is_newer_file(path: Path) -> bool:
+    """Whether a newer Longboat wrote this file."""
+    try:
+        return is_newer(path.read_bytes())
+    except OSError:
+        return False
 
 
 def last_lines_of(path: Path, most: int = 8192) -> list[str]:

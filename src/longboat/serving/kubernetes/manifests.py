@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from longboat.core.jobs import Command, Serve, Value
+from longboat.core.guards.formats import Stored
+from longboat.core.jobs import Command, Serve
 from longboat.engines.kubernetes.manifests.pod_template import LAUNCHER
 from longboat.engines.kubernetes.manifests.volumes import ROOT
 
@@ -42,7 +43,7 @@ _DROPPED = ("PodDisruptionBudget", "NetworkPolicy", "Service")
 """Objects of a run that a service has no use for: they hold a gang together, and keep others out."""
 
 
-class ServingRecord(Value, frozen=True):
+class ServingRecord(Stored, frozen=True):
     """What is kept of a service, as an annotation of its Deployment."""
 
     run: str

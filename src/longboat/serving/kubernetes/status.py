@@ -10,6 +10,7 @@ import msgspec
 
 from longboat.core.errors import EngineError
 from longboat.core.guards.decoding import decode
+from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
 from longboat.serving.kubernetes.manifests import RECORD, SERVICE_PORT, VERSION, ServingRecord
 from longboat.serving.service_status import ServiceStatus
 
@@ -22,10 +23,17 @@ GOLDEN_FAILED = re.compile(r"golden case \d+ of \d+ \(POST |golden\.json (?:is|c
 
 def record_of(body: Object) -> ServingRecord:
     """Raises EngineError for an annotation that somebody else has changed."""
+    text = ""
     try:
-        return decode(body["metadata"]["annotations"][RECORD].encode(), ServingRecord)
+        text = body["metadata"]["annotations"][RECORD]
+        record = decode(text.encode(), ServingRecord)
     except (msgspec.MsgspecError, KeyError, RecursionError, AttributeError) as error:
+        if is_newer(text):
+            raise NewerFormat(f"the service {body['metadata']['name']}") from None
         raise EngineError(f"the annotation {RECORD} of {body['metadata']['name']} is damaged: {error}") from None
+    if record.format > FORMAT:
+        raise NewerFormat(f"the service {body['metadata']['name']}")
+    return record
 
 
 def owners_of(body: Object) -> Sequence[Mapping[str, Any]]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from longboat.core.errors import NotFound, UsageError
+from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Command, Job, Serve, Value
 from longboat.engines.engine import Submission
 from longboat.engines.local.supervise.processes import ProcessId
-from longboat.engines.shared.files import open_lock, read_value, try_lock, write_value
+from longboat.engines.shared.files import open_lock, read_stored, try_lock, write_value
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.stop_request import StopRequest
 
@@ -49,7 +50,7 @@ class Version(Value, frozen=True):
         )
 
 
-class WantedService(Value, frozen=True):
+class WantedService(Stored, frozen=True):
     """What the user asked for."""
 
     name: str
@@ -78,7 +79,7 @@ class ReplicaState(Value, frozen=True):
     in_flight: int = 0
 
 
-class ServiceState(Value, frozen=True):
+class ServiceState(Stored, frozen=True):
     supervisor: ProcessId | None = None
     replicas: tuple[ReplicaState, ...] = ()
     next_number: int = 1  # of the next replica
@@ -115,7 +116,7 @@ class ServiceFolder:
         return self.directory / "service.json"
 
     def wanted(self) -> WantedService | None:
-        return read_value(self.wanted_file, WantedService)
+        return read_stored(self.wanted_file, WantedService, f"the service {self.name}")
 
     def change_lock(self) -> Path:
         """Held while what is wanted is changed."""
@@ -125,7 +126,7 @@ class ServiceFolder:
         write_value(self.wanted_file, wanted, is_durable=True)
 
     def state(self) -> ServiceState:
-        return read_value(self.directory / "state.json", ServiceState) or ServiceState()
+        return read_stored(self.directory / "state.json", ServiceState, f"the service {self.name}") or ServiceState()
 
     def write_state(self, state: ServiceState) -> None:
         write_value(self.directory / "state.json", state)

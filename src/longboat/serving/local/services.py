@@ -12,6 +12,7 @@ import msgspec
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError, LongboatError, NotFound, Refused, UsageError, WaitTimeout
+from longboat.core.guards.formats import NewerFormat
 from longboat.core.jobs import Serve
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.lifecycle.resubmission import SubmissionNote, forget_submission, note_submission
@@ -230,8 +231,12 @@ class LocalServices:
     def list(self) -> Sequence[ServiceStatus]:
         statuses = []
         for name in service_names(self.home):
-            with contextlib.suppress(NotFound):
+            try:
                 statuses.append(self.status(name))
+            except NotFound:
+                continue
+            except NewerFormat as error:
+                self._notice(error.message)
         return statuses
 
     def status(self, name: str) -> ServiceStatus:

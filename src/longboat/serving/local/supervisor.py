@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import LongboatError
+from longboat.core.guards.formats import NewerFormat
 from longboat.engines.local.supervise.processes import identify, reap
 from longboat.serving.local import decide
 from longboat.serving.local.probing import Prober
@@ -128,7 +129,10 @@ class ServiceSupervisor:
             return
         if changed == self._wanted_ns:
             return
-        wanted = self.folder.wanted()
+        try:
+            wanted = self.folder.wanted()
+        except NewerFormat:  # what it serves goes on
+            return
         if wanted is None:
             return
         self._wanted_ns = changed

@@ -14,6 +14,7 @@ import msgspec
 
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.guards.decoding import decoder
+from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
 from longboat.core.jobs import Value
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
@@ -52,7 +53,14 @@ replace = msgspec.structs.replace
 
 
 class BadSweep(EngineError):
-    """A sweep that is not acted upon: damaged, of a newer version, or about another one than its object."""
+    """A sweep that is not acted upon: damaged, or about another one than its object."""
+
+
+class NewerSweep(BadSweep, NewerFormat):
+    """A sweep that a newer Longboat wrote."""
+
+    def __init__(self, name: str) -> None:
+        NewerFormat.__init__(self, f"the sweep {name}")
 
 
 class SweepChanged(EngineError):
@@ -86,7 +94,11 @@ def read_sweep(body: Mapping[str, Any]) -> StoredSweep:
     except BadRecord as error:
         raise BadSweep(f"the sweep {name[:64]} cannot be read: {error.message}") from None
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        if is_newer(data.get("sweep") or ""):
+            raise NewerSweep(name) from None
         raise _bad(name, f"is damaged: {error}") from None
+    if max(record.format, state.format) > FORMAT:
+        raise NewerSweep(name)
     if (map_name(record.name), record.namespace) != (name, namespace) or has_wild_number(data.get("sweep") or ""):
         raise _bad(name, f"in namespace {namespace} is about another one, or damaged")
     sweep = record.job.sweep

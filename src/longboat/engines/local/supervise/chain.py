@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 
 from longboat.core.errors import EngineError, NotFound
+from longboat.core.guards.formats import NewerFormat
 from longboat.engines.lifecycle.predecessors import ChainVerdict, Predecessor, PredecessorView, judge_chain
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
@@ -20,7 +21,11 @@ def look_at_chain(home: Home, after: Sequence[Predecessor], succeeded: Collectio
     for wanted in after:
         with contextlib.suppress(NotFound):
             files = RunFiles(home.run_dir(wanted.run))
-            record, state = files.record(), files.state()
+            try:
+                record, state = files.record(), files.state()
+            except NewerFormat:  # who took it over knows how it stands; this waits until it is understood
+                seen[wanted.run] = PredecessorView(uid=wanted.uid, phase="running", exit_code=None)
+                continue
             if record.uid == wanted.uid and not state.is_final:
                 _recover(files, record)
                 state = files.state()

@@ -130,6 +130,7 @@ def take_over(
     try:
         if not try_lock(lock) or not is_current(lock, files.lock) or files.state(is_alone=True).is_final:
             return False
+        files.check_format()
         if not files.is_own():
             notice(f"the supervisor of {record.name} was killed; only its owner starts another one")
             return False

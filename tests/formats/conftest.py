@@ -1,0 +1,3 @@
+from tests.engines.local.conftest import local
+
+__all__ = ["local"]
