@@ -14,6 +14,7 @@ LABELS = {
     "direct_p99_ms": "99 % of requests directly, ms",
     "proxy_p99_ms": "99 % through the proxy, ms",
 }
+WIDEST = 159  # lines of the documentation are below 160 characters
 WHO = ("bare python", "longboat", "torchx", "submitit")
 Row = Sequence[str]
 
@@ -28,8 +29,15 @@ def of_part(part: str, values: dict[str, float]) -> list[str]:
         lines += table([["", "value"], *([LABELS.get(name, name), number(value)] for name, value in plain.items())])
     for title in dict.fromkeys(name.partition(": ")[0] for name in values if name not in plain):
         cells = {name.partition(": ")[2]: value for name, value in values.items() if name.startswith(f"{title}: ")}
-        lines += ["", *table(grid(title, cells))] if lines else table(grid(title, cells))
+        drawn = upright(grid(title, cells))
+        lines += ["", *drawn] if lines else drawn
     return lines
+
+
+def upright(rows: Sequence[Row]) -> list[str]:
+    """A table whose lines would be too long has its columns as rows."""
+    drawn = table(rows)
+    return drawn if len(drawn[0]) <= WIDEST else table(list(zip(*rows)))
 
 
 def grid(title: str, cells: dict[str, float]) -> list[Row]:

@@ -149,8 +149,8 @@ versions: "1.12"
 firewall: shut
 """
     assert mistakes(text, tmp_path) == [
-        'cluster.yaml:1:7: name: found the text "Lab 1", expected lower-case letters, digits and -, beginning with a'
-        " letter, not ending with -, at most 40 characters; for example lab-1",
+        'cluster.yaml:1:7: name: found the text "Lab 1", expected a-z, 0-9 and -, beginning with a letter, '
+        "not ending with -, at most 40 characters; for example lab-1",
         "cluster.yaml:3:3: hosts.0.address: 10.96.0.7 lies in the network of services, 10.96.0.0/12",
         'cluster.yaml:4:16: hosts.1.rol: unknown field; did you mean "role"?',
         "cluster.yaml:5:13: hosts.2.address: 10.0.0.300 is no IPv4 address, and a name of digits alone would be taken"

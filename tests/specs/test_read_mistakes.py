@@ -45,7 +45,7 @@ from tests.specs.reading import Reader
         ("timeout: -5", "timeout: found the number -5"),
         ("grace: off", "grace: found the text"),
         ("timeout: 9000d", "to 366d"),
-        ("name: My Job", "expected lower-case letters, digits and -"),
+        ("name: My Job", "expected a-z, 0-9 and -"),
         ("name: My Job", "for example my-job"),
         ("name: " + "a" * 41, "at most 40"),
         ("name: 08", "name: found the number 08"),

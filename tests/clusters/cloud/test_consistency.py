@@ -48,7 +48,7 @@ hosts: [a]
         "7:21: pools.1.type: g5.xlrage is not in the table of machine types; did you mean g5.xlarge?",
         "7:37: pools.1.min: min (3) is more than max (2)",
         "8:71: pools.2.count: count (5) is more than max (4)",
-        '9:3: pools.3: the field "name" is missing: lower-case letters, digits and -, beginning with a letter, '
+        '9:3: pools.3: the field "name" is missing: a-z, 0-9 and -, beginning with a letter, '
         "not ending with -, at most 40 characters",
         '9:3: pools.3: the field "type" is missing: a machine type such as g5.xlarge',
         '9:4: pools.3.typ: unknown field; did you mean "type"?',

@@ -39,7 +39,7 @@ _NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 
 def check_user(name: str) -> None:
     if not re.fullmatch(_NAME, name):
-        hint = "lower-case letters, digits and -, beginning with a letter, at most 40 characters"
+        hint = "a-z, 0-9 and -, beginning with a letter, at most 40 characters"
         raise UsageError(f"{name!r} is not the name of a user", hint=hint)
 
 

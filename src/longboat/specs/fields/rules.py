@@ -7,7 +7,7 @@ import re
 
 MAX_NAME = 40
 NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
-NAME_EXPECTED = "lower-case letters, digits and -, beginning with a letter, not ending with -, at most 40 characters"
+NAME_EXPECTED = "a-z, 0-9 and -, beginning with a letter, not ending with -, at most 40 characters"
 ROLE = r"[a-z][a-z0-9]{0,19}"
 ROLE_EXPECTED = "a role's name: lower-case letters and digits, beginning with a letter, at most 20 characters"
 ENV = r"[A-Za-z_][A-Za-z0-9_]{0,254}"
