@@ -128,8 +128,9 @@ def test_a_host_without_ss_date_and_names() -> None:
         "old",
         "clock\t1700000000.%N\nsocket\t  0: 00000000:192B 00000000:0000 0A 00000000\n"
         "socket\t  1: 0100007F:0CEA 0200007F:0050 01 0\nsocket\t  sl  local_address rem_address   st\n"
-        "cgroup\ttmpfs /sys/fs/cgroup tmpfs ro 0 0\nnft\t\ttype filter hook input priority 0; policy drop;\n"
-        "nft\ttcp dport { 22, 10250 } accept\nnft\tudp dport 30000-32767 accept\nleftover\t/etc/kubernetes/pki\n"
+        "cgroup\ttmpfs /sys/fs/cgroup tmpfs ro 0 0\nnft\tclosed input inet filter in\n"
+        "nft\trule input tcp dport { 22, 10250 } accept\n"
+        "nft\trule any udp dport 30000-32767 accept\nleftover\t/etc/kubernetes/pki\n"
         "clock\t1700000000.%N\n",
     )
     assert facts.listeners == (Listener(port=6443),)

@@ -33,7 +33,7 @@ PACKAGES = (
 )  # fmt: skip
 UNITS = (
     "containerd", "kubelet", "longboat-routes", "longboat-flannel",
-    "docker", "crio", "firewalld", "ufw", "nftables", "k3s", "k3s-agent",
+    "docker", "crio", "firewalld", "ufw", "nftables", "iptables", "netfilter-persistent", "k3s", "k3s-agent",
     "rke2-server", "rke2-agent", "nvidia-fabricmanager", "nvidia-persistenced", "chronyd", "chrony",
     "systemd-timesyncd", "ntpd", "ntpsec",
 )  # fmt: skip
@@ -97,9 +97,11 @@ class HostFacts(Value, frozen=True):
     skew_s: float = 0.0
     """How far its clock is ahead of ours."""
     firewall: str = ""
-    """ufw, firewalld, nftables (or iptables alone), or empty where nothing filters what comes in."""
+    """ufw, firewalld, nftables or iptables (rules of the user's own), or empty where nothing is filtered."""
     open_ports: tuple[str, ...] = ()
     """Those that the firewall lets in: 6443/tcp, 30000:32767/tcp, or a service's name."""
+    forwarded: tuple[str, ...] | None = None
+    """Networks whose packets nftables forwards; None: nothing there is dropped on its way through."""
     proxies: tuple[tuple[str, str], ...] = ()
     programs: tuple[tuple[str, str], ...] = ()
     """Program -> version, of those on the PATH of root."""

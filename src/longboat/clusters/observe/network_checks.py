@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 
 from longboat.clusters.observe.facts import HostFacts, HostProblem
+from longboat.clusters.observe.firewall_rules import is_forwarded
 from longboat.clusters.observe.host_checks import is_ours
 from longboat.clusters.ports import ports as needed_ports
 from longboat.clusters.spec import ClusterSpec, HostSpec
@@ -44,21 +45,21 @@ def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:
     if not facts.firewall or spec.firewall == "ignore":
         return
     closed = [port for port in needed_ports(spec, host) if not is_open(port, facts.open_ports)]
-    if not closed:
+    faults = [f"lets nothing through to {', '.join(closed)}"] if closed else []
+    if not is_forwarded(spec.network.pods, facts.forwarded):
+        faults.append(f"forwards nothing for pods, {spec.network.pods}")
+    if not faults:
         return
-    can_open = facts.firewall in ("ufw", "firewalld")
-    repairs = spec.firewall == "open" and can_open
+    repairs = spec.firewall == "open"
     others = f"pods, {spec.network.pods}" if spec.kind == "local" else "the other hosts"
-    remedy = f"up opens them in {facts.firewall}; down closes them" if repairs else (
-        f"`firewall: open` lets up do it, or open them for {others}" if can_open
-        else f"open them in your own rules for {others}, then `firewall: ignore`"
-    )  # fmt: skip
     yield HostProblem(
         host=facts.name,
         check="firewall",
         severity="repair" if repairs else "error",
-        message=f"{facts.firewall} lets nothing through to {', '.join(closed)}",
-        remedy=remedy,
+        message=f"{facts.firewall} {' and '.join(faults)}",
+        remedy=f"up opens them in {facts.firewall}; down closes them"
+        if repairs
+        else f"`firewall: open` lets up do it, or open them for {others}",
     )
 
 

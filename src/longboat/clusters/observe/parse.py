@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from longboat.clusters.observe.facts import Disk, GpuDevice, HostFacts, Listener
+from longboat.clusters.observe.firewall_rules import firewall, forwarded, open_ports
 
 T = TypeVar("T")
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -63,6 +64,7 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         skew_s=skew(start_s, end_s, sent_s, received_s) if start_s else 0.0,
         firewall=firewall(lines, last),
         open_ports=open_ports(lines),
+        forwarded=forwarded(lines),
         proxies=tuple(unique(attempt(lines["proxy"], read_proxy))),
         programs=tuple(unique(attempt(lines["program"], read_program))),
         packages=tuple(attempt(lines["package"], read_package)),
@@ -210,30 +212,6 @@ def source_address(lines: list[str], addresses: list[str]) -> str:
     match = re.search(r"\bsrc ([0-9a-fA-F.:]+)", " ".join(lines))
     by_kind = sorted(addresses, key=lambda address: ":" in address)
     return match[1] if match else next((address.partition("/")[0] for address in by_kind), "")
-
-
-def firewall(lines: Lines, values: dict[str, str]) -> str:
-    filters = any("hook input" in line and "policy drop" in line for line in lines["nft"])
-    filters = filters or any(re.match(r"-P INPUT (DROP|REJECT)", line) for line in lines["iptables"])
-    return values.get("firewall", "") or ("nftables" if filters else "")
-
-
-def open_ports(lines: Lines) -> tuple[str, ...]:
-    """Ports that ufw (`6443/tcp  ALLOW  Anywhere`), firewalld (`6443/tcp`, a service or a rich rule) or nftables
-    (`dport`) allow, for everybody or for some.
-    """
-    ports = []
-    for line in lines["opened"]:
-        rich = re.search(r'\bport port="([0-9]+(?:-[0-9]+)?)" protocol="(tcp|udp)" accept', line)
-        fields = [f"{rich[1]}/{rich[2]}"] if rich else line.split()
-        if fields and (len(fields) == 1 or "ALLOW" in fields[1:3]):
-            ports.append(fields[0].replace("-", ":", 1) if "/" in fields[0] else fields[0])
-    for line in (*lines["nft"], *lines["iptables"]):
-        match = re.search(r"\b(tcp|udp)\b.*?dports? (?:\{([^}]*)\}|([0-9,:-]+))", line)
-        if match and re.search(r"accept|ACCEPT", line):
-            names = re.findall(r"[0-9]+(?:[:-][0-9]+)?", match[2] or match[3])
-            ports += [f"{name.replace('-', ':')}/{match[1]}" for name in names]
-    return tuple(dict.fromkeys(ports))
 
 
 def read_proxy(line: str) -> tuple[str, str] | None:

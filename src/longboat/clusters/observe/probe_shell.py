@@ -5,7 +5,7 @@ Meaning is `parse`'s affair; here is only what must be asked on the host itself.
 
 from __future__ import annotations
 
-from longboat.clusters.observe import facts
+from longboat.clusters.observe import facts, firewall_rules
 
 END = "end\tall"
 """The last line. Without it the script was cut off, and what was not read would look as if it were not there."""
@@ -72,10 +72,12 @@ elif has firewall-cmd && [ "$(soon firewall-cmd --state)" = running ]; then
     soon firewall-cmd --list-ports | tr ' ' '\\n' | lines opened
     soon firewall-cmd --list-services | tr ' ' '\\n' | lines opened
     soon firewall-cmd --list-rich-rules | lines opened
-elif has nft; then
-    soon nft list ruleset | grep -E 'hook input|policy|dport' | lines nft
-elif has iptables; then
-    soon iptables -S INPUT | lines iptables
+else
+    if has nft; then soon nft list ruleset | awk 'CLOSED_CHAINS' | lines nft; fi
+    # To ask the old iptables would switch it on.
+    if has iptables && { grep -q -s . /proc/net/ip_tables_names || soon iptables --version | grep -q nf_tables; }; then
+        soon iptables -S INPUT | lines iptables
+    fi
 fi
 """
 
@@ -158,6 +160,7 @@ def script() -> str:
         "MODULES": " ".join(facts.MODULES),
         "FILES": " ".join(facts.SYSTEM_FILES),
         "JOURNAL": facts.JOURNAL,
+        "CLOSED_CHAINS": firewall_rules.CLOSED_CHAINS,
     }
     for name, value in values.items():
         text = text.replace(name, value)

@@ -23,11 +23,15 @@ ip -o rule show 2>/dev/null | sed 's/^/rule\t/'
 for family in iptables ip6tables; do
     for variant in nft legacy; do
         command -v $family-$variant-save >/dev/null || continue
-        [ $variant = nft ] || [ -s /proc/net/ip_tables_names ] || continue
-        $family-$variant-save 2>/dev/null | sed -n "s/^:\([^ ]*\) -.*/chain\t$family-$variant \1/p"
+        [ $variant = nft ] || grep -q -s . "/proc/net/${family%tables}_tables_names" || continue
+        $family-$variant-save 2>/dev/null |
+            sed -n "s/^:\([^ ]*\) -.*/chain\t$family-$variant \1/p; s/^-A .* longboat .*/chain\t$family-$variant &/p"
     done
 done
-command -v nft >/dev/null && nft list tables 2>/dev/null | sed 's/^/chain\t/'
+if command -v nft >/dev/null; then
+    nft list tables 2>/dev/null | sed 's/^/chain\t/'
+    nft list ruleset 2>/dev/null | sed -n 's/^[[:space:]]*\(.* comment "longboat".*\)/chain\tnft \1/p'
+fi
 awk '{print "mount\t" $2 " " $3}' /proc/mounts | grep -v '/run/user/\|/run/credentials'
 awk 'NR > 1 {print "swap\t" $1}' /proc/swaps
 for name in net.ipv4.ip_forward net.bridge.bridge-nf-call-iptables; do

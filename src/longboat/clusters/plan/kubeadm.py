@@ -99,7 +99,7 @@ nft delete table ip6 kube-proxy 2>/dev/null || true
 for family in iptables ip6tables; do
     for variant in nft legacy; do
         command -v $family-$variant-save >/dev/null || continue
-        [ $variant = nft ] || [ -s /proc/net/ip_tables_names ] || continue
+        [ $variant = nft ] || grep -q -s . "/proc/net/${family%tables}_tables_names" || continue
         was "chain	$family-$variant \(KUBE\|CNI\|FLANNEL\)-" && continue  # somebody else's, from before
         kept=$($family-$variant-save 2>/dev/null) || continue
         case "$kept" in *KUBE-*|*CNI-*|*FLANNEL-*) ;; *) continue ;; esac

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import shlex
+from collections.abc import Sequence
 
 from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.observe.firewall_rules import CLOSED_CHAINS, is_forwarded
 from longboat.clusters.observe.network_checks import is_open
 from longboat.clusters.plan.inventory_shell import INVENTORY
 from longboat.clusters.plan.journal_shell import JOURNAL, put, undo
@@ -20,6 +24,61 @@ if [ -e /etc/fstab ]; then
     chmod --reference=/etc/fstab /etc/fstab.longboat
     mv -f /etc/fstab.longboat /etc/fstab
 fi
+"""
+RULES_FILE, RULES_UNIT = "/etc/longboat/firewall", "/etc/systemd/system/longboat-firewall.service"
+RULE_LOADERS = ("nftables", "iptables", "netfilter-persistent")
+# In one transaction: what was ours goes, and comes in front of everything in chains that deny by default.
+_OPEN_RULES = r"""# Rules of Longboat in this host's packet filter, in front of its own: sh firewall open|close
+set -eu
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${PATH:-}
+has() { command -v "$1" >/dev/null; }
+deletions() {
+    nft -a list ruleset | awk '
+/^table / { family = $2; table = $3 }
+/^[ \t]+chain / { chain = $2 }
+/ comment "longboat" # handle [0-9]+$/ { print "delete rule " family " " table " " chain " handle " $NF }'
+}
+insertions() {
+    nft list ruleset | awk 'CLOSED_CHAINS' | while read -r kind hook family table chain; do
+        [ "$kind" = closed ] || continue
+        case "$hook" in
+        input) families="FAMILIES" rules="INPUT_RULES" ;;
+        *) families="FORWARD_FAMILIES" rules="FORWARD_RULES" ;;
+        esac
+        case " $families " in *" $family "*) ;; *) continue ;; esac
+        printf '%s\n' "$rules" | while read -r rule; do
+            printf 'insert rule %s %s %s %s comment "longboat"\n' "$family" "$table" "$chain" "$rule"
+        done
+    done
+}
+# Its policy denies, or its last rule without conditions.
+denies() {
+    "$1" -w 30 -S INPUT 2>/dev/null | awk '
+/^-P INPUT (DROP|REJECT)/ { denies = 1 }
+/^-A / { last = $0 }
+END { exit !(denies || last ~ /^-A INPUT -j (DROP|REJECT)/) }'
+}
+change_iptables() {
+    for program in PROGRAMS; do
+        # To ask the old iptables would switch it on.
+        has "$program" && { grep -q -s . "/proc/net/${program%tables}_tables_names" ||
+            "$program" --version | grep -q nf_tables; } || continue
+        printf '%s\n' "IPTABLES_RULES" | while read -r rule; do
+            # The words of a rule are to be split.
+            while "$program" -w 30 -D INPUT $rule -m comment --comment longboat -j ACCEPT 2>/dev/null; do :; done
+        done
+        [ "$1" = open ] && denies "$program" || continue
+        printf '%s\n' "IPTABLES_RULES" | while read -r rule; do
+            "$program" -w 30 -I INPUT $rule -m comment --comment longboat -j ACCEPT
+        done
+    done
+}
+if has nft; then
+    nft list ruleset >/dev/null
+    changes=$(deletions; [ "$1" != open ] || insertions)
+    [ -z "$changes" ] || printf '%s\n' "$changes" | nft -f -
+fi
+change_iptables "$1"
 """
 
 
@@ -100,17 +159,25 @@ def swap(_spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
 
 
 def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept | None:
-    if spec.firewall != "open" or facts.firewall not in ("ufw", "firewalld"):
+    if spec.firewall != "open" or not facts.firewall:
         return None
     # A rule that was there before stays the user's own.
-    wanted = [port for port in ports(spec, host) if not is_open(port, facts.open_ports)]
-    if not wanted:
-        return Kept(host=host.name, name="firewall", reason=f"{', '.join(ports(spec, host))} open in {facts.firewall}")
+    needed = ports(spec, host)
+    wanted = [port for port in needed if not is_open(port, facts.open_ports)]
+    forwards = is_forwarded(spec.network.pods, facts.forwarded)
+    if not wanted and forwards:
+        return Kept(host=host.name, name="firewall", reason=f"{', '.join(needed)} open in {facts.firewall}")
     # Of this machine alone nobody but its pods has to reach the API server.
     source = spec.network.pods if spec.kind == "local" else ""
-    rules = _ufw if facts.firewall == "ufw" else _firewalld
-    script = "".join(rules(port, source) for port in wanted)
-    title = f"open {', '.join(wanted)} in {facts.firewall}{f' for pods, {source}' if source else ''}"
+    if facts.firewall in ("ufw", "firewalld"):
+        rules = _ufw if facts.firewall == "ufw" else _firewalld
+        script = "".join(rules(port, source) for port in wanted)
+    else:
+        # All ports, not only those that are closed now: some may be open because an earlier `up` opened them.
+        script = _own_rules(needed, source, spec.network.pods, [name for name in RULE_LOADERS if facts.unit(name)])
+    title = f"open {', '.join(wanted)} in {facts.firewall}{f' for pods, {source}' if source else ''}" if wanted else ""
+    forward = "" if forwards else f"forward packets of pods, {spec.network.pods}, in {facts.firewall}"
+    title = "; ".join(part for part in (title, forward) if part)
     return Step(host=host.name, name="firewall", title=title, script=script)
 
 
@@ -129,3 +196,57 @@ def _firewalld(port: str, source: str) -> str:
         rule = f"rich-rule='{words}'"
     both = f"firewall-cmd -q --{{0}}-{rule}; firewall-cmd -q --permanent --{{0}}-{rule}"
     return undo(f"port-{number}-{protocol}", f"{both.format('remove')} || true") + both.format("add") + "\n"
+
+
+def _own_rules(needed: Sequence[str], source: str, pods: str, loaders: Sequence[str]) -> str:
+    """Rules of the user's own, in nftables or iptables, have no command that opens a port for good. So a unit puts ours
+    in front of them, and again whenever what loads theirs has begun anew.
+    """
+    version = ipaddress.ip_network(pods).version
+    saddr = f"{'ip6' if version == 6 else 'ip'} saddr"
+    limit = f"{saddr} {source} " if source else ""
+    incoming = [f"{limit}{port.split('/')[1]} dport {port.split('/')[0].replace(':', '-')} accept" for port in needed]
+    words = [
+        f"{f'-s {source} ' if source else ''}-p {port.split('/')[1]} --dport {port.split('/')[0]}" for port in needed
+    ]
+    values = {
+        "CLOSED_CHAINS": CLOSED_CHAINS,
+        "INPUT_RULES": "\n".join(incoming),
+        "FORWARD_RULES": "\n".join(f"{way} {pods} accept" for way in (saddr, saddr.replace("saddr", "daddr"))),
+        "IPTABLES_RULES": "\n".join(words),
+        # Rules that name an address are of its family.
+        "FAMILIES": ("inet ip6" if version == 6 else "inet ip") if source else "inet ip ip6",
+        "FORWARD_FAMILIES": "inet ip6" if version == 6 else "inet ip",
+        "PROGRAMS": ("ip6tables" if version == 6 else "iptables") if source else "iptables ip6tables",
+    }
+    text = re.sub(r"\b(" + "|".join(values) + r")\b", lambda match: values[match[1]], _OPEN_RULES)
+    script = put(RULES_FILE, text) + put(RULES_UNIT, _rules_unit(loaders))
+    # `close` once more: a unit that failed, or was stopped by hand, has not run it.
+    close = (
+        f"systemctl disable --now longboat-firewall 2>/dev/null || true\n[ ! -e {RULES_FILE} ] || sh {RULES_FILE} close"
+    )
+    script += undo("firewall", close)
+    script += "systemctl daemon-reload\nsystemctl -q enable longboat-firewall\nsystemctl restart longboat-firewall\n"
+    return script
+
+
+def _rules_unit(loaders: Sequence[str]) -> str:
+    """`loaders`: units that load the user's rules, and so throw ours away."""
+    units = " ".join(f"{name}.service" for name in loaders)
+    follows = [f"After={units}", f"PartOf={units}", f"ReloadPropagatedFrom={units}"] if units else []
+    return "\n".join(
+        [
+            "[Unit]",
+            "Description=Ports of the cluster in this host's own rules (Longboat)",
+            *follows,
+            "[Service]",
+            "Type=oneshot",
+            "RemainAfterExit=yes",
+            f"ExecStart=/bin/sh {RULES_FILE} open",
+            f"ExecReload=/bin/sh {RULES_FILE} open",
+            f"ExecStop=/bin/sh {RULES_FILE} close",
+            "[Install]",
+            f"WantedBy=multi-user.target {units}".rstrip(),
+            "",
+        ]
+    )
