@@ -18,7 +18,7 @@ from longboat.clusters.hosts.connection import Content, FilePart, HostConnection
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.offline.addon_files import archive_references
 from longboat.clusters.offline.manifest import FLANNELD, IMAGES
-from longboat.clusters.offline.software_bundle import SoftwareBundle
+from longboat.clusters.offline.software_bundle import SoftwareBundle, digest_of
 from longboat.clusters.plan import gpu, kubeadm, node_settings, packages
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import KUBECTL, NodeView
@@ -136,7 +136,8 @@ class ClusterUp:
             return self._bundle.packages_stream()
         if step.kind == "program":
             architecture = self._facts[step.host].architecture
-            return (self._bundle.part(FLANNELD) if self._bundle else self._programs[architecture],)
+            part = self._bundle.part(FLANNELD) if self._bundle else self._programs[architecture]
+            return (f"{digest_of(part)}\n".encode(), part)
         if step.kind in ("script", "restart"):
             return b""
         if step.kind == "manifest":

@@ -20,7 +20,7 @@ from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.offline.addon_files import with_manifests
-from longboat.clusters.offline.flannel_program import flanneld_of
+from longboat.clusters.offline.flannel_program import flanneld_of, unpinned
 from longboat.clusters.offline.load import cache_folder, load_software
 from longboat.clusters.offline.manifest import host_problems
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan
@@ -83,6 +83,8 @@ def command(
         check_machines(session, leaving)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
         programs = {} if dry_run else flanneld_of(spec, seen, cache_folder(Home()))
+        for line in unpinned(spec, programs):
+            say(f"longboat: {line}")
         work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen, software, programs)
         plan = work.plan()  # what it refuses is refused before a host leaves
         if dry_run:

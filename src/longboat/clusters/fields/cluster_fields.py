@@ -202,7 +202,7 @@ SOURCE = Shape(
         Field(
             name="flanneld",
             kind=_text("a file here or an https URL", check=rules.program_fault),
-            doc="Program flanneld, for the network flannel.",
+            doc="Program flanneld, for the network flannel; #sha256=SUM after it takes no other.",
             default="the project's release",
         ),
     ),

@@ -178,7 +178,7 @@ class FileCheck(FieldMistakes):
             if source.images:
                 yield ("source", "images"), source.images
             if source.flanneld:
-                yield ("source", "flanneld"), source.flanneld
+                yield ("source", "flanneld"), source.flanneld.partition("#")[0]
             for index, repository in enumerate(source.repositories):
                 yield ("source", "repositories", index, "key"), repository.key
 

@@ -1,14 +1,21 @@
-"""The program flanneld, where no bundle brings it: a file here, or downloaded from the project's release."""
+"""The program flanneld, where no bundle brings it: a file here, or downloaded from the project's release.
+
+A checksum after its location is compared before anything is sent to a host. The project publishes none of its own.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from longboat.bundles.disk import errors_explained
+from longboat.clusters.addons.manifest_files import CHECKSUM
 from longboat.clusters.hosts.connection import FilePart
 from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.offline.software_bundle import digest_of
 from longboat.clusters.spec import ClusterSpec
-from longboat.core.errors import NotFound
+from longboat.core.errors import BundleError, NotFound
 from longboat.engines.shared.files import make_folder
 from longboat.storage.download import fetch
 
@@ -32,14 +39,46 @@ def flanneld_files(spec: ClusterSpec, architectures: Iterable[str], folder: Path
     return {name: _part(_file(spec, name, folder)) for name in sorted(architectures)}
 
 
+def unpinned(spec: ClusterSpec, programs: Mapping[str, FilePart]) -> list[str]:
+    """What to say of downloads that no checksum was compared with."""
+    location = spec.source.flanneld or RELEASE
+    if "://" not in location or CHECKSUM in location:
+        return []
+    return [
+        f"flanneld {spec.versions.flannel} for {name} has the checksum {digest_of(part)}; "
+        f"source.flanneld: URL{CHECKSUM}... takes no other"
+        for name, part in programs.items()
+    ]
+
+
 def _file(spec: ClusterSpec, architecture: str, folder: Path) -> Path:
     version = spec.versions.flannel
     location = spec.source.flanneld or RELEASE.format(version=version, architecture=architecture)
+    location, _, checksum = location.partition(CHECKSUM)
     if "://" not in location:
+        _verify(Path(location), checksum, location)
         return Path(location)
-    target = make_folder(folder) / f"flanneld-{version}-{architecture}"
-    fetch(location, str(target))
+    target = make_folder(folder) / f"flanneld-{version}-{architecture}{checksum and '-'}{checksum[:16]}"
+    if checksum and target.is_file() and digest_of(_part(target)) == checksum:
+        return target
+    partial = target.with_name(f"{target.name}.part")  # the next attempt goes on with it
+    fetch(location, str(partial))
+    try:
+        _verify(partial, checksum, location)
+    except BundleError:
+        partial.unlink()
+        raise
+    with errors_explained(str(target)):
+        os.replace(partial, target)
     return target
+
+
+def _verify(path: Path, checksum: str, location: str) -> None:
+    if checksum and (digest := digest_of(_part(path))) != checksum:
+        raise BundleError(
+            f"{location} is not the flanneld that source.flanneld names: its checksum is {digest}",
+            hint=f"{CHECKSUM}SUM of the cluster file is what sha256sum prints of the right one",
+        )
 
 
 def _part(path: Path) -> FilePart:

@@ -30,7 +30,7 @@ nft delete table ip6 flannel-ipv6 2>/dev/null || true
 
 
 def program(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept | None:
-    """flanneld itself, through stdin."""
+    """flanneld itself, through stdin, after a line with its checksum: what arrives here otherwise never runs."""
     version = spec.versions.flannel
     if spec.network.kind != "flannel":
         return None
@@ -38,7 +38,10 @@ def program(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept 
         return Kept(host=host.name, name="flanneld", reason=f"flanneld {version} is installed")
     script = f"""save {PROGRAM}
 mkdir -p {PROGRAM.rpartition("/")[0]}
+read -r sum
 cat > {PROGRAM}.longboat
+printf '%s  %s\\n' "$sum" {PROGRAM}.longboat | sha256sum -c --quiet - >/dev/null 2>&1 ||
+    {{ rm -f {PROGRAM}.longboat; fail "error: flanneld did not arrive whole: its checksum is another one"; }}
 chmod 755 {PROGRAM}.longboat
 said=$({PROGRAM}.longboat --version 2>&1) || true
 case "$said" in v{version}|{version}) ;; *) fail "error: no flanneld {version} for this host: $said" ;; esac
