@@ -24,6 +24,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "tensorflow": ("tensorflow-cpu>=2.16", "tf-keras>=2.16"),
     "jax": ("jax>=0.5",),
     "mpi": ("mpi4py>=4", "numpy"),
+    "mlserver": ("mlserver>=1.7,<2", "numpy"),
     "workbench": ("tensorboard>=2.20,<3", "jupyterlab>=4.4,<5", "ipykernel", "setuptools"),
 }
 IMPORTS = {
@@ -31,9 +32,10 @@ IMPORTS = {
     "tensorflow": "tensorflow",
     "jax": "jax",
     "mpi": "mpi4py",
+    "mlserver": "mlserver",
     "workbench": "tensorboard, jupyterlab",
 }
-DISK = {"torch": 8 * GIB, "tensorflow": 4 * GIB, "jax": 2 * GIB, "mpi": GIB, "workbench": 2 * GIB}
+DISK = {"torch": 8 * GIB, "tensorflow": 4 * GIB, "jax": 2 * GIB, "mpi": GIB, "mlserver": GIB, "workbench": 2 * GIB}
 """Free space a build needs: what it installs and what pip unpacks on the way."""
 
 
