@@ -50,6 +50,8 @@ def test_a_cloud_needs_no_pools_in_the_file(tmp_path: Path) -> None:
     found = read_providers(path)
     assert found["aws"] == CloudSettings(cloud="aws", cluster="vision", region="us-east-1")
     assert found["other"] == CloudSettings(cloud="aws", cluster="b", region="r")
+    path = write(tmp_path, "providers: {azure: {cluster: lab, resource_group: rg.1_(x)}}\n")
+    assert read_providers(path)["azure"] == CloudSettings(cloud="azure", cluster="lab", resource_group="rg.1_(x)")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,9 @@ def test_a_cloud_needs_no_pools_in_the_file(tmp_path: Path) -> None:
         ("providers: {aws: {cluster: x}}\n", 'the field "region" is missing'),
         ("providers: {aws: {cluster: x, region: y, list: [z]}}\n", "is not a setting of a provider of the kind exec"),
         ("providers: {aws: {cluster: 'x y', region: z}}\n", "expected a name of letters"),
+        ("providers: {azure: {cluster: x}}\n", 'the field "resource_group" is missing'),
+        ("providers: {azure: {cluster: x, resource_group: a/b}}\n", "expected a name of letters"),
+        ("providers: {azure: {cluster: x, resource_group: a, region: b}}\n", "region is not a setting"),
     ],
 )
 def test_mistakes_about_clouds(tmp_path: Path, text: str, words: str) -> None:

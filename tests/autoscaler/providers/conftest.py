@@ -1,4 +1,4 @@
-"""A server that plays AWS's Auto Scaling groups, one for the tests of a process."""
+"""Servers that play clouds: moto for AWS, one for the tests of a process; a simulated Azure for each test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.clouds.aws.moto_cluster import MotoCluster
+from tests.clouds.azure.simulated_azure import SimulatedAzure
 from tests.clusters.cloud import servers
 from tests.storage.realstores import Unavailable
 
@@ -29,6 +30,25 @@ def moto(moto_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moto
     return MotoCluster(moto_url)
 
 
+@pytest.fixture
+def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedAzure]:
+    """A simulated Azure in the environment of this test; every request was one that Azure describes."""
+    pytest.importorskip("azure.identity")
+    try:
+        simulated = SimulatedAzure()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    for name in ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with simulated:
+        monkeypatch.setenv("AZURE_RESOURCE_MANAGER_ENDPOINT", simulated.url)
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{simulated.url}/identity")  # as a machine of Azure has it
+        monkeypatch.setenv("IDENTITY_HEADER", "simulated")
+        yield simulated
+    assert simulated.violations == []
+    assert simulated.chosen == [], "Azure chose by itself whom to delete"
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if "moto" in getattr(item, "fixturenames", ()):
+    if {"moto", "azure"}.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("clouds")

@@ -20,6 +20,7 @@ from longboat.autoscaler.providers.registry import differences
 from longboat.kubeapi.kinds import NODE
 from tests.autoscaler.stages import Stage, pool
 from tests.clouds.aws.moto_cluster import MotoCluster
+from tests.clouds.azure.simulated_azure import SimulatedAzure
 
 CLOUD = Path(__file__).resolve().parents[1] / "cloud.py"
 VERBS = ("list", "grow", "shrink", "describe")
@@ -73,17 +74,39 @@ class AwsSide:
         self.moto.refuse(self.group, kind, zone)
 
 
+class AzureSide:
+    def __init__(self, azure: SimulatedAzure) -> None:
+        self.azure = azure
+        self.sets = {f"westeurope-{zone}": azure.add_pool("gpu", zone=zone) for zone in "12"}
+        azure.add_pool("other", "Standard_D4s_v5")
+        self.pool, self.other = azure.provider().discover().pools
+
+    def open(self) -> Provider:
+        return self.azure.provider()
+
+    def refuse(self, kind: str, zone: str | None) -> None:
+        assert zone is not None
+        self.sets[zone].refusal = kind, 0, False
+
+
 def settings(folder: Path, **more: Any) -> ExecSettings:
     commands = {verb: (sys.executable, str(CLOUD), verb) for verb in VERBS}
     return ExecSettings(**{**commands, "env": {"CLOUD": str(folder)}, **more})
 
 
 @pytest.fixture(
-    params=[pytest.param("kwok", marks=pytest.mark.cluster), "exec", pytest.param("aws", marks=pytest.mark.clouds)]
+    params=[
+        pytest.param("kwok", marks=pytest.mark.cluster),
+        "exec",
+        pytest.param("aws", marks=pytest.mark.clouds),
+        pytest.param("azure", marks=pytest.mark.clouds),
+    ]
 )
 def side(request: pytest.FixtureRequest, tmp_path: Path) -> Side:
     if request.param == "aws":
         return AwsSide(request.getfixturevalue("moto"))
+    if request.param == "azure":
+        return AzureSide(request.getfixturevalue("azure"))
     return KwokSide(request.getfixturevalue("stage")) if request.param == "kwok" else ExecSide(tmp_path)
 
 

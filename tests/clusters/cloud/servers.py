@@ -7,6 +7,8 @@ no machines in Auto Scaling groups.
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import signal
 import socket
@@ -18,7 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
@@ -33,14 +35,25 @@ FLASK = ("flask==3.1.3", "flask-cors==6.0.5")
 MOTO_SERVER = Path(__file__).resolve().parents[2] / "clouds" / "aws" / "moto_server.py"
 CFN_LINT = "cfn-lint==1.58.0"
 GOOGLE = "google-api-python-client==2.202.0"
-AZURE = "azure-mgmt-containerservice==41.8.0"
+AZURE = ("azure-mgmt-containerservice==41.8.0", "azure-mgmt-compute==39.0.0")
+ARM_SCHEMA = Path(__file__).resolve().parents[2] / "clouds" / "azure" / "arm_schema.py"
 STARTING_S = 60.0
 ADMIN = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
 def azure_types() -> Path:
-    """An environment with the types of Azure's own client library, which are its published description. 36 MB."""
-    return installed(AZURE.replace("==", "-"), lambda folder: pip_install("types of AKS", folder, AZURE))
+    """An environment with the types of Azure's own client libraries, which are its published description. 47 MB."""
+    name = "-".join(AZURE).replace("==", "-")
+    return installed(name, lambda folder: pip_install("types of Azure", folder, *AZURE))
+
+
+@functools.cache
+def azure_description(package: str, *bodies: str) -> dict[str, Any]:
+    """Operations of one of its interfaces, and schemas of these bodies. Raises Unavailable."""
+    command = [azure_types() / "bin" / "python", ARM_SCHEMA, package, *bodies]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    described: dict[str, Any] = json.loads(done.stdout)
+    return described
 
 
 def google_documents() -> Path:

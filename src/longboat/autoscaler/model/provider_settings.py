@@ -37,18 +37,22 @@ class CloudSettings(Value, frozen=True):
 
     cloud: str
     cluster: str
-    region: str
+    region: str = ""
+    resource_group: str = ""  # of Azure
+    subscription: str = ""  # of Azure; else that of the environment
 
 
 ProviderSettings = ExecSettings | KwokSettings | CloudSettings
 
-CLOUDS = ("aws",)
+CLOUDS = ("aws", "azure")
 KINDS = ("exec", "kwok", *CLOUDS)
 _FIELDS = {
     "exec": (*VERBS, "timeout", "env"),
     "kwok": ("ready_after", "gpus_after", "annotations"),
     "aws": ("cluster", "region"),
+    "azure": ("cluster", "resource_group", "subscription"),
 }
+_OPTIONAL = ("subscription",)
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -79,7 +83,7 @@ def make_provider(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Prov
 
 
 def _cloud(kind: str, values: dict[str, Any], node: YamlNode, at: FieldPath) -> CloudSettings | None:
-    missing = [name for name in _FIELDS[kind] if name not in values]
+    missing = [name for name in _FIELDS[kind] if name not in values and name not in _OPTIONAL]
     if missing:
         at.problem(node, f'the field "{missing[0]}" is missing')
         return None
@@ -87,14 +91,19 @@ def _cloud(kind: str, values: dict[str, Any], node: YamlNode, at: FieldPath) -> 
 
 
 _CLOUD_NAME = Text(expected="a name of letters, digits, - and _", pattern=r"[A-Za-z0-9][-A-Za-z0-9_]{0,99}")
+_GROUP_NAME = Text(expected="a name of letters, digits and -_.()", pattern=r"[-A-Za-z0-9_.()]{0,89}[-A-Za-z0-9_()]")
 
 PROVIDER = Shape(
     fields=(
         Field(
-            name="kind", kind=ChoiceOf(options=KINDS), doc="exec: your commands; kwok: simulated nodes; aws: a cloud."
+            name="kind",
+            kind=ChoiceOf(options=KINDS),
+            doc="exec: your commands; kwok: simulated nodes; aws, azure: a cloud.",
         ),
         Field(name="cluster", kind=_CLOUD_NAME, doc="Of a cloud: the cluster's name there."),
         Field(name="region", kind=_CLOUD_NAME, doc="Of a cloud: where the cluster is."),
+        Field(name="resource_group", kind=_GROUP_NAME, doc="Of Azure: the resource group of the cluster."),
+        Field(name="subscription", kind=_CLOUD_NAME, doc="Of Azure.", default="AZURE_SUBSCRIPTION_ID"),
         Field(name="list", kind=COMMAND, doc="Prints the machines."),
         Field(name="grow", kind=COMMAND, doc="Makes machines."),
         Field(name="shrink", kind=COMMAND, doc="Deletes machines."),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from longboat.autoscaler.model.provider_settings import CloudSettings, ExecSettings, ProviderSettings
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.aws.provider import AwsProvider
+from longboat.autoscaler.providers.azure.provider import AzureProvider
 from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.autoscaler.providers.kwok import KwokProvider
 from longboat.autoscaler.providers.provider import Description, DiscoveringProvider, Provider, ProviderError
@@ -42,7 +43,7 @@ def _open(name: str, settings: ProviderSettings, client: Client, home: str) -> P
     return KwokProvider(client, home, settings)
 
 
-_CLOUDS: dict[str, Callable[[str, CloudSettings], DiscoveringProvider]] = {"aws": AwsProvider}
+_CLOUDS: dict[str, Callable[[str, CloudSettings], DiscoveringProvider]] = {"aws": AwsProvider, "azure": AzureProvider}
 
 
 def discover(

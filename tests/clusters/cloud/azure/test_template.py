@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +57,10 @@ def filled(value: Any, parameters: dict[str, Any]) -> Any:
 @pytest.fixture(scope="session")
 def aks_schema() -> dict[str, Any]:
     try:
-        python = servers.azure_types() / "bin" / "python"
+        described = servers.azure_description("containerservice", "ManagedCluster")
     except Unavailable as reason:
         pytest.skip(str(reason))
-    script = Path(__file__).parent / "arm_schema.py"
-    done = subprocess.run([python, script], capture_output=True, text=True, check=True)
-    schema: dict[str, Any] = json.loads(done.stdout)
-    return schema
+    return {**described["bodies"]["ManagedCluster"], "$defs": described["$defs"]}
 
 
 @pytest.mark.clouds

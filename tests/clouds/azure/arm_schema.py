@@ -1,18 +1,24 @@
-"""Prints the JSON schema of a managed cluster of AKS, from the types of Azure's own client library (wire names).
+"""Prints what Azure's own client libraries know of its interfaces: operations, and JSON schemas of bodies (wire names).
 
-Run by the Python of the environment that has azure-mgmt-containerservice. Unknown fields are not allowed.
+`arm_schema.py containerservice ManagedCluster`. Run by the Python of the environment that has the libraries. Unknown
+fields are not allowed.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import enum
+import importlib
 import json
+import pathlib
+import re
+import sys
 import typing
 
 import typing_extensions
-from azure.mgmt.containerservice import models, types
 
+PACKAGE = f"azure.mgmt.{sys.argv[1]}"
+models, types = importlib.import_module(f"{PACKAGE}.models"), importlib.import_module(f"{PACKAGE}.types")
 SCALARS = {str: "string", dt.datetime: "string", bool: "boolean", int: "integer", float: "number"}
 NAMES = {**{name: each for name, each in vars(models).items() if isinstance(each, type)}, **vars(types)}
 definitions: dict[str, typing.Any] = {}
@@ -53,5 +59,20 @@ def mapping(kind: typing.Any) -> dict[str, typing.Any]:
     return {"$ref": f"#/$defs/{name}"}
 
 
+def operations() -> list[tuple[str, str, str]]:
+    """Method, path and version of each, as the functions that build requests have them."""
+    folder = pathlib.Path(str(importlib.import_module(PACKAGE).__file__)).parent
+    text = (folder / "operations" / "_operations.py").read_text()
+    told = []
+    for function in re.split(r"\ndef build_", text)[1:]:
+        path = re.search(r'_url = "([^"]+)"', function)
+        version = re.search(r'"api-version", "([^"]+)"', function)
+        method = re.search(r'method="([A-Z]+)"', function)
+        if path and version and method:
+            told.append((method[1], path[1], version[1]))
+    return told
+
+
 if __name__ == "__main__":
-    print(json.dumps({**schema(types.ManagedCluster), "$defs": definitions}))
+    bodies = {name: schema(getattr(types, name)) for name in sys.argv[2:]}
+    print(json.dumps({"bodies": bodies, "$defs": definitions, "operations": operations()}))

@@ -1,0 +1,90 @@
+"""Requests to Azure's resource manager: credentials come from azure-identity, as in everybody's tools; plain REST.
+
+The only module that imports it, when the first request is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from longboat.clouds.rest import Body, RestAnswer, RestClient, RestFault
+
+ENDPOINT = "https://management.azure.com"
+ENDPOINT_VARIABLE = "AZURE_RESOURCE_MANAGER_ENDPOINT"
+"""Another one: of a national cloud, say."""
+COMPUTE = "2026-04-01"
+DISKS = "2026-03-02"
+SKUS = "2021-07-01"
+CLUSTERS = "2026-08-01"
+NETWORK = "2018-10-01"
+"""Versions of the interfaces that are asked."""
+_EARLY_S = 120.0
+_MOST_PAGES = 1000
+NO_LIBRARY = "NoLibrary"
+NO_CREDENTIALS = "NoCredentials"
+
+
+class AzureSession:
+    """Azure as whoever the environment says."""
+
+    def __init__(self) -> None:
+        self._client = RestClient(os.environ.get(ENDPOINT_VARIABLE) or ENDPOINT)
+        self._credential: Any = None
+        self._token: tuple[str, float] = ("", 0.0)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        version: str,
+        *,
+        body: Body | None = None,
+        headers: Mapping[str, str] = {},
+        query: Mapping[str, str] = {},
+    ) -> RestAnswer:
+        """One request. Raises RestFault."""
+        text = urlencode({"api-version": version, **query})
+        return self._client.send(method, f"{path}?{text}", self._bearer(), body=body, headers=headers)
+
+    def follow(self, address: str) -> RestAnswer:
+        """An address that Azure gave: of a next page, or of an operation that goes on."""
+        return self._client.send("GET", address, self._bearer())
+
+    def items(self, path: str, version: str, query: Mapping[str, str] = {}) -> Iterator[Body]:
+        """All pages of a list. Raises RestFault."""
+        answer = self.send("GET", path, version, query=query)
+        for _ in range(_MOST_PAGES):
+            yield from answer.body.get("value") or ()
+            following = answer.body.get("nextLink")
+            if not following:
+                return
+            answer = self.follow(following)
+
+    def _bearer(self) -> str:
+        token, expires = self._token
+        if time.time() < expires - _EARLY_S:
+            return token
+        try:
+            from azure.core.exceptions import ClientAuthenticationError
+            from azure.identity import CredentialUnavailableError, DefaultAzureCredential
+        except ImportError:
+            message = "Azure is asked with azure-identity, which is not installed: pip install 'longboat[azure]'"
+            raise RestFault(401, NO_LIBRARY, message) from None
+        logging.getLogger("azure").setLevel(logging.ERROR)  # else it tells every way that it tried
+        if self._credential is None:
+            self._credential = DefaultAzureCredential()
+        try:
+            given = self._credential.get_token(f"{ENDPOINT}/.default")
+        except (ClientAuthenticationError, CredentialUnavailableError) as error:
+            raise RestFault(401, NO_CREDENTIALS, str(error).splitlines()[0][:300]) from None
+        self._token = given.token, float(given.expires_on)
+        return self._token[0]
+
+
+def group_path(subscription: str, group: str) -> str:
+    return f"/subscriptions/{quote(subscription, safe='')}/resourceGroups/{quote(group, safe='')}"
