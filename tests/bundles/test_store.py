@@ -3,14 +3,16 @@ from __future__ import annotations
 import io
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
+from longboat.bundles import durable
 from longboat.bundles.snapshot import CodeSnapshot, take
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError, EngineError, NotFound
-from tests.bundles.trees import contents, make
+from tests.bundles.trees import age, contents, make
 
 
 @pytest.fixture
@@ -101,6 +103,51 @@ def test_a_failed_check_out_leaves_nothing(tmp_path: Path, store: BundleStore) -
             store.check_out(snapshot.hash, tmp_path / place)
     assert list((tmp_path / "there").iterdir()) == []
     assert not (tmp_path / "new").exists()
+
+
+def test_a_check_out_of_many_files_that_fails_leaves_nothing(tmp_path: Path, store: BundleStore) -> None:
+    files = {f"d{number % 7}/f{number}": f"{number}" for number in range(2000)}
+    snapshot = take(make(tmp_path / "tree", files), store)
+    store.check_out(snapshot.hash, tmp_path / "whole")
+    assert contents(tmp_path / "whole") == contents(tmp_path / "tree")
+    lost = next(entry for entry in snapshot.entries if entry.path == "d3/f1025")
+    Path(store.object_path(lost.hash)).unlink()
+    with pytest.raises(BundleError, match="'d3/f1025' is missing or damaged"):
+        store.check_out(snapshot.hash, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_contents_are_synced_once(tmp_path: Path, store: BundleStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def recording(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recording)
+    monkeypatch.delenv(durable.SWITCH, raising=False)
+    root = make(tmp_path / "tree", {f"f{number}": f"{number}" for number in range(20)})
+    age(root)
+
+    def synced_contents() -> set[str]:
+        synced.clear()
+        snapshot = take(root, BundleStore(store.root))
+        found = {place for place in synced if Path(place).is_file() and "/objects/" in place}
+        assert found <= {store.object_path(entry.hash) for entry in snapshot.entries}
+        return found
+
+    assert len(synced_contents()) == 20
+    assert synced_contents() == set()
+    (root / "f3").write_text("changed")
+    assert len(synced_contents()) == 1
+    # Written anew by somebody who may not have synced it: it counts only once it was.
+    again = Path(store.object_path(take(root, store).entries[0].hash))
+    data = again.read_bytes()
+    time.sleep(0.02)
+    again.unlink()
+    again.write_bytes(data)
+    assert synced_contents() >= {str(again)}
 
 
 def test_collect_keeps_what_is_needed(tmp_path: Path, store: BundleStore) -> None:

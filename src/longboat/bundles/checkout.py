@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longboat.bundles.disk import explain, remove_tree, write_all
+from longboat.bundles.parallel import for_each
 from longboat.core.errors import BundleError, EngineError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 16  # one read and one write cost less than asking for a clone
 _CHUNK = 1 << 20
+_PORTION = 128  # files that one thread lays down before it looks whether another has failed
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FICLONE = 0x40049409  # ioctl of linux/fs.h
 _NO_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF)
@@ -75,23 +77,30 @@ def _undo(root: str, existed: bool) -> None:
 
 def _fill(entries: Sequence[Entry], source: Callable[[str], str], root: str) -> None:
     """Folder by folder, each opened once: with many small files, what a path costs is most of the work."""
+    portions: list[tuple[str, list[Entry]]] = []
     made = {""}
     for folder, children in groupby(entries, key=lambda entry: entry.path.rpartition("/")[0]):
-        place = f"{root}/{folder}" if folder else root
         if folder not in made:
-            os.makedirs(place, exist_ok=True)
+            os.makedirs(f"{root}/{folder}", exist_ok=True)
             made.add(folder)
-        opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            for entry in children:
-                _lay_down(entry, source, opened)
-        except FileExistsError as error:
-            raise BundleError(
-                f"{error.filename!r} in {folder or '.'} and another name are the same file here: this disk does not"
-                " tell upper from lower case"
-            ) from None
-        finally:
-            os.close(opened)
+        whole = list(children)
+        portions.extend((folder, whole[first : first + _PORTION]) for first in range(0, len(whole), _PORTION))
+    for_each(portions, lambda portion: _fill_folder(root, *portion, source))
+
+
+def _fill_folder(root: str, folder: str, children: Sequence[Entry], source: Callable[[str], str]) -> None:
+    place = f"{root}/{folder}" if folder else root
+    opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for entry in children:
+            _lay_down(entry, source, opened)
+    except FileExistsError as error:
+        raise BundleError(
+            f"{error.filename!r} in {folder or '.'} and another name are the same file here: this disk does not"
+            " tell upper from lower case"
+        ) from None
+    finally:
+        os.close(opened)
 
 
 def _lay_down(entry: Entry, source: Callable[[str], str], folder: int) -> None:

@@ -15,15 +15,13 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from longboat.bundles.parallel import for_each
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SWITCH = "LONGBOAT_SYNC"
 """`off` leaves out every sync: for machines that are thrown away anyway, and to measure what syncing costs."""
-AT_ONCE = 8
-"""A journal commits all waiting files together, so a few threads wait for one commit instead of for one each."""
-_FEW = 4  # below this, threads cost more than they save
-
 _FOLDERS_ONLY = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM)
 """Network and FUSE file systems refuse to sync a folder; there is nothing else to call."""
 
@@ -122,34 +120,13 @@ def sync_file(path: str) -> None:
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """The content of many files, a few at a time. Raises the first OSError."""
+    """The content of many files, a few at a time. Raises the first OSError.
+
+    A journal commits all waiting files together, so a few threads wait for one commit instead of for one each.
+    """
     if not is_on():
         return
-    left = list(paths)
-    if len(left) <= _FEW:
-        for path in left:
-            sync_file(path)
-        return
-    import threading
-
-    failed: list[OSError] = []
-
-    def work() -> None:
-        while left and not failed:
-            try:
-                sync_file(left.pop())
-            except IndexError:
-                return
-            except OSError as error:
-                failed.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(min(AT_ONCE, len(left)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    for_each(paths, sync_file)
 
 
 def sync_tree(root: str) -> None:

@@ -18,8 +18,9 @@ from longboat.bundles.manifests import (
     leaves_lexically,
     tree_hash,
 )
+from longboat.bundles.parallel import for_each
 from longboat.bundles.source import git, limits, secret_files
-from longboat.bundles.source.reading import read_into
+from longboat.bundles.source.reading import FileContent, read_into
 from longboat.bundles.source.scan import Scan, unreadable
 from longboat.bundles.source.statcache import StatCache
 from longboat.bundles.store import BundleStore
@@ -29,6 +30,7 @@ from longboat.core.words import counted
 __all__ = ["Entry", "TreeLimits", "CodeSnapshot", "take"]
 
 _MOST_NAMED = 10  # files named in one notice
+_PORTION = 32  # files that one thread reads before it looks whether another has failed
 _MAX_UNTRACKED = 200  # names in the diff that is kept with a run; a data folder has thousands
 
 
@@ -67,12 +69,12 @@ class _Taking:
         with self._store.in_use():
             cache = StatCache(self._store, self._root)
             regular = [(path, info) for path, info in files.items() if stat.S_ISREG(info.st_mode)]
-            read = [self._file(path, info, cache) for path, info in regular]
-            entries = in_order(entry for entry in (*links, *read) if entry is not None)
+            read = self._files(regular, cache)
+            entries = in_order((*(link for link in links if link is not None), *read))
             limits.check({entry.path: entry.size for entry in entries}, self._most)
-            cache.save()
             snapshot = self._snapshot(entries)
             self._store.save(snapshot)
+            cache.save()  # after the contents were synced: what it names needs no sync again
         return snapshot
 
     def _without_named_secrets(self) -> dict[str, os.stat_result]:
@@ -143,24 +145,47 @@ class _Taking:
             target = os.path.relpath(real, os.path.dirname(place))
         return Entry(path=path, kind="link", target=target)
 
-    def _file(self, path: str, info: os.stat_result, cache: StatCache) -> Entry | None:
-        is_wanted = path in self._scan.by_name
-        known = cache.get(path, info)
-        if known is not None and ((known[1] and not is_wanted) or self._store.has(known[0], info.st_size)):
-            hash, secret, size, mode = *known, info.st_size, info.st_mode
-        else:
-            read = read_into(self._store, self._root, path, keeps_secrets=is_wanted, most=self._most.max_bytes)
-            if read is None:
-                return None
-            if read.is_steady:
-                cache.put(path, read.found, read.hash, read.secret)
-            else:
+    def _files(self, regular: Sequence[tuple[str, os.stat_result]], cache: StatCache) -> list[Entry]:
+        contents = {path: self._known(path, info, cache) for path, info in regular}
+        unread = [path for path, content in contents.items() if content is None]
+        contents.update(self._read(unread))
+        for path in unread:
+            content = contents[path]
+            if content is not None and content.is_steady:
+                cache.put(path, content.found, content.hash, content.secret)
+            elif content is not None:
                 self._warnings.append(f"{path}: changed while it was read; the run gets what was read last")
-            hash, secret, size, mode = read.hash, read.secret, read.size, read.found.st_mode
-        if secret and not is_wanted:
-            self._left_out.append((path, f"it holds {secret}"))
+        kept = ((path, content) for path, content in contents.items() if content and self._is_kept(path, content))
+        return [_entry(path, content) for path, content in kept]
+
+    def _known(self, path: str, info: os.stat_result, cache: StatCache) -> FileContent | None:
+        """The content of a file that has not changed since it was kept; None: it has to be read."""
+        known = cache.get(path, info)
+        if known is None:
             return None
-        return Entry(path=path, hash=hash, size=size, executable=bool(mode & stat.S_IXUSR))
+        hash, secret = known
+        is_left_out = secret and path not in self._scan.by_name
+        if not is_left_out and not self._store.has(hash, info.st_size, synced_until_ns=cache.synced_until_ns):
+            return None
+        return FileContent(hash, info.st_size, secret, info, is_steady=True)
+
+    def _read(self, paths: Sequence[str]) -> dict[str, FileContent | None]:
+        """By a few threads: from a cold disk, or from one in a network, waiting is most of the work."""
+        contents: dict[str, FileContent | None] = {}
+
+        def read(portion: Sequence[str]) -> None:
+            for path in portion:
+                is_wanted, most = path in self._scan.by_name, self._most.max_bytes
+                contents[path] = read_into(self._store, self._root, path, keeps_secrets=is_wanted, most=most)
+
+        for_each([paths[first : first + _PORTION] for first in range(0, len(paths), _PORTION)], read)
+        return contents
+
+    def _is_kept(self, path: str, content: FileContent) -> bool:
+        if not content.secret or path in self._scan.by_name:
+            return True
+        self._left_out.append((path, f"it holds {content.secret}"))
+        return False
 
     def _warn_of_secrets(self) -> None:
         for path, reason in self._left_out[:_MOST_NAMED]:
@@ -181,3 +206,8 @@ class _Taking:
                 target = os.path.relpath(place, self._root)
                 if os.path.exists(place) and target != "." and target not in paths and target not in folders:
                     self._warnings.append(f"{entry.path}: this link points to {target}, which stays behind")
+
+
+def _entry(path: str, content: FileContent) -> Entry:
+    executable = bool(content.found.st_mode & stat.S_IXUSR)
+    return Entry(path=path, hash=content.hash, size=content.size, executable=executable)

@@ -95,7 +95,8 @@ class BundleStore:
     def object_path(self, hash: str) -> str:
         return f"{self._root}/objects/{hash[:2]}/{hash[2:]}"
 
-    def has(self, hash: str, size: int) -> bool:
+    def has(self, hash: str, size: int, *, synced_until_ns: int = 0) -> bool:
+        """Whether the content is here. What was written before `synced_until_ns` is known to have been synced."""
         path = self.object_path(hash)
         try:
             info = os.stat(path)
@@ -103,7 +104,7 @@ class BundleStore:
             return False
         if info.st_size != size:
             return False
-        if time.time() - info.st_ctime < SETTLED_S:
+        if info.st_ctime_ns >= synced_until_ns and time.time() - info.st_ctime < SETTLED_S:
             self._unsynced.add(path)
         return True
 

@@ -21,6 +21,7 @@ FILES = (
     "bundles/durable.py",
     "bundles/extraction.py",
     "bundles/merging.py",
+    "bundles/parallel.py",
     "bundles/source/__init__.py",
     "bundles/source/limits.py",
     "bundles/trees.py",

@@ -12,6 +12,7 @@ import time
 
 import msgspec
 
+from longboat.bundles import durable
 from longboat.bundles.disk import replace_file
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import LongboatError
@@ -30,6 +31,7 @@ class _Cache(Value, frozen=True):
     version: int
     root: str
     files: dict[str, Known] = {}
+    is_synced: bool = False  # the contents named here were synced before this was written
 
 
 class StatCache:
@@ -41,6 +43,8 @@ class StatCache:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
         self._file = f"{store.root}/cache/{name}"
         self._started_ns = time.time_ns()
+        self.synced_until_ns = 0
+        """Contents that are named here and were written before this have been synced by whoever wrote this cache."""
         self._old = self._load()
         self._new: dict[str, Known] = {}
         self._is_changed = False
@@ -48,10 +52,15 @@ class StatCache:
     def _load(self) -> dict[str, Known]:
         try:
             with open(self._file, "rb") as file:
+                written_ns = os.fstat(file.fileno()).st_mtime_ns
                 cache = decode_msgpack(file.read(), _Cache)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return {}
-        return cache.files if (cache.version, cache.root) == (_VERSION, self._root) else {}
+        if (cache.version, cache.root) != (_VERSION, self._root):
+            return {}
+        # Both times are the file system's own, so no clock has to agree with another.
+        self.synced_until_ns = written_ns if cache.is_synced else 0
+        return cache.files
 
     def get(self, path: str, info: os.stat_result) -> tuple[str, str] | None:
         """Hash and secret of the file with this stat, or None when it has to be read."""
@@ -71,10 +80,10 @@ class StatCache:
             self._is_changed = True
 
     def save(self) -> None:
-        """Losing this file costs time only, so a failure to write it is none."""
+        """To be called once the contents have been synced. Losing this file costs only time: its failure is none."""
         if not self._is_changed and len(self._new) == len(self._old):
             return
-        cache = _Cache(version=_VERSION, root=self._root, files=self._new)
+        cache = _Cache(version=_VERSION, root=self._root, files=self._new, is_synced=durable.is_on())
         try:
             replace_file(self._file, msgspec.msgpack.encode(cache), self._store.temporary)
         except (OSError, LongboatError):
