@@ -104,7 +104,7 @@ def fault_of(status: int, error: Mapping[str, Any]) -> RestFault:
     """`error` as both Azure and Google write it: a code or status, a message, and parts that have their own."""
     parts = [each for key in ("details", "errors") for each in error.get(key) or () if isinstance(each, dict)]
     reasons = tuple(str(word) for each in parts for word in (each.get("code"), each.get("reason")) if word)
-    code = str(error.get("status") or error.get("code") or f"HTTP {status}")
+    code = str(error.get("status") or error.get("code") or next(iter(reasons), f"HTTP {status}"))
     words = [str(error.get("message") or ""), *(str(each.get("message") or "") for each in parts)]
     message = "; ".join(dict.fromkeys(" ".join(text.split()) for text in words if text))
     return RestFault(status, code, message, reasons=reasons)

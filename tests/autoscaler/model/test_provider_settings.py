@@ -52,6 +52,8 @@ def test_a_cloud_needs_no_pools_in_the_file(tmp_path: Path) -> None:
     assert found["other"] == CloudSettings(cloud="aws", cluster="b", region="r")
     path = write(tmp_path, "providers: {azure: {cluster: lab, resource_group: rg.1_(x)}}\n")
     assert read_providers(path)["azure"] == CloudSettings(cloud="azure", cluster="lab", resource_group="rg.1_(x)")
+    path = write(tmp_path, "providers: {gcp: {cluster: lab, region: us-central1-a}}\n")
+    assert read_providers(path)["gcp"] == CloudSettings(cloud="gcp", cluster="lab", region="us-central1-a")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ def test_a_cloud_needs_no_pools_in_the_file(tmp_path: Path) -> None:
         ("providers: {aws: {cluster: 'x y', region: z}}\n", "expected a name of letters"),
         ("providers: {azure: {cluster: x}}\n", 'the field "resource_group" is missing'),
         ("providers: {azure: {cluster: x, resource_group: a/b}}\n", "expected a name of letters"),
+        ("providers: {gcp: {cluster: x, project: y}}\n", 'the field "region" is missing'),
         ("providers: {azure: {cluster: x, resource_group: a, region: b}}\n", "region is not a setting"),
     ],
 )

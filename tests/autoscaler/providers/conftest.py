@@ -1,4 +1,4 @@
-"""Servers that play clouds: moto for AWS, one for the tests of a process; a simulated Azure for each test."""
+"""Servers that play clouds: moto for AWS, one for the tests of a process; a simulated Azure or Google for each test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.clouds.aws.moto_cluster import MotoCluster
 from tests.clouds.azure.simulated_azure import SimulatedAzure
+from tests.clouds.gcp.simulated_google import SimulatedGoogle
 from tests.clusters.cloud import servers
 from tests.storage.realstores import Unavailable
 
@@ -49,6 +50,25 @@ def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedAzure]:
     assert simulated.chosen == [], "Azure chose by itself whom to delete"
 
 
+@pytest.fixture
+def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedGoogle]:
+    """A simulated Google Cloud in the environment of this test; every request was one that Google describes."""
+    pytest.importorskip("google.auth")
+    try:
+        simulated = SimulatedGoogle()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    with simulated:
+        simulated.write_credentials(tmp_path / "key.json")
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", simulated.url)
+        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", simulated.url)
+        yield simulated
+    assert simulated.violations == []
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if {"moto", "azure"}.intersection(getattr(item, "fixturenames", ())):
+    if {"moto", "azure", "google"}.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("clouds")

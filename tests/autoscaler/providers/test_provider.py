@@ -21,6 +21,7 @@ from longboat.kubeapi.kinds import NODE
 from tests.autoscaler.stages import Stage, pool
 from tests.clouds.aws.moto_cluster import MotoCluster
 from tests.clouds.azure.simulated_azure import SimulatedAzure
+from tests.clouds.gcp.simulated_google import SimulatedGoogle
 
 CLOUD = Path(__file__).resolve().parents[1] / "cloud.py"
 VERBS = ("list", "grow", "shrink", "describe")
@@ -89,6 +90,21 @@ class AzureSide:
         self.sets[zone].refusal = kind, 0, False
 
 
+class GoogleSide:
+    def __init__(self, google: SimulatedGoogle) -> None:
+        self.google = google
+        self.groups = {group.zone: group for group in google.add_pool("gpu")}
+        google.add_pool("other", "e2-standard-4")
+        self.pool, self.other = google.provider().discover().pools
+
+    def open(self) -> Provider:
+        return self.google.provider()
+
+    def refuse(self, kind: str, zone: str | None) -> None:
+        assert zone is not None
+        self.groups[zone].refusal = kind, 0
+
+
 def settings(folder: Path, **more: Any) -> ExecSettings:
     commands = {verb: (sys.executable, str(CLOUD), verb) for verb in VERBS}
     return ExecSettings(**{**commands, "env": {"CLOUD": str(folder)}, **more})
@@ -100,6 +116,7 @@ def settings(folder: Path, **more: Any) -> ExecSettings:
         "exec",
         pytest.param("aws", marks=pytest.mark.clouds),
         pytest.param("azure", marks=pytest.mark.clouds),
+        pytest.param("gcp", marks=pytest.mark.clouds),
     ]
 )
 def side(request: pytest.FixtureRequest, tmp_path: Path) -> Side:
@@ -107,6 +124,8 @@ def side(request: pytest.FixtureRequest, tmp_path: Path) -> Side:
         return AwsSide(request.getfixturevalue("moto"))
     if request.param == "azure":
         return AzureSide(request.getfixturevalue("azure"))
+    if request.param == "gcp":
+        return GoogleSide(request.getfixturevalue("google"))
     return KwokSide(request.getfixturevalue("stage")) if request.param == "kwok" else ExecSide(tmp_path)
 
 

@@ -40,19 +40,21 @@ class CloudSettings(Value, frozen=True):
     region: str = ""
     resource_group: str = ""  # of Azure
     subscription: str = ""  # of Azure; else that of the environment
+    project: str = ""  # of Google Cloud; else that of the environment or the credentials
 
 
 ProviderSettings = ExecSettings | KwokSettings | CloudSettings
 
-CLOUDS = ("aws", "azure")
+CLOUDS = ("aws", "azure", "gcp")
 KINDS = ("exec", "kwok", *CLOUDS)
 _FIELDS = {
     "exec": (*VERBS, "timeout", "env"),
     "kwok": ("ready_after", "gpus_after", "annotations"),
     "aws": ("cluster", "region"),
     "azure": ("cluster", "resource_group", "subscription"),
+    "gcp": ("cluster", "region", "project"),
 }
-_OPTIONAL = ("subscription",)
+_OPTIONAL = ("subscription", "project")
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -98,12 +100,13 @@ PROVIDER = Shape(
         Field(
             name="kind",
             kind=ChoiceOf(options=KINDS),
-            doc="exec: your commands; kwok: simulated nodes; aws, azure: a cloud.",
+            doc="exec: your commands; kwok: simulated nodes; aws, azure, gcp: a cloud.",
         ),
         Field(name="cluster", kind=_CLOUD_NAME, doc="Of a cloud: the cluster's name there."),
         Field(name="region", kind=_CLOUD_NAME, doc="Of a cloud: where the cluster is."),
         Field(name="resource_group", kind=_GROUP_NAME, doc="Of Azure: the resource group of the cluster."),
         Field(name="subscription", kind=_CLOUD_NAME, doc="Of Azure.", default="AZURE_SUBSCRIPTION_ID"),
+        Field(name="project", kind=_CLOUD_NAME, doc="Of Google Cloud.", default="GOOGLE_CLOUD_PROJECT"),
         Field(name="list", kind=COMMAND, doc="Prints the machines."),
         Field(name="grow", kind=COMMAND, doc="Makes machines."),
         Field(name="shrink", kind=COMMAND, doc="Deletes machines."),

@@ -9,6 +9,7 @@ from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.aws.provider import AwsProvider
 from longboat.autoscaler.providers.azure.provider import AzureProvider
 from longboat.autoscaler.providers.exec import ExecProvider
+from longboat.autoscaler.providers.gcp.provider import GoogleProvider
 from longboat.autoscaler.providers.kwok import KwokProvider
 from longboat.autoscaler.providers.provider import Description, DiscoveringProvider, Provider, ProviderError
 from longboat.core.errors import UsageError
@@ -43,7 +44,11 @@ def _open(name: str, settings: ProviderSettings, client: Client, home: str) -> P
     return KwokProvider(client, home, settings)
 
 
-_CLOUDS: dict[str, Callable[[str, CloudSettings], DiscoveringProvider]] = {"aws": AwsProvider, "azure": AzureProvider}
+_CLOUDS: dict[str, Callable[[str, CloudSettings], DiscoveringProvider]] = {
+    "aws": AwsProvider,
+    "azure": AzureProvider,
+    "gcp": GoogleProvider,
+}
 
 
 def discover(

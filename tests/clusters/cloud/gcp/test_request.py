@@ -14,6 +14,7 @@ from longboat.clouds.machine_types import shipped_table
 from longboat.clusters.cloud.gcp.request import ACCELERATORS, make_request
 from longboat.clusters.cluster_file import read_cluster
 from longboat.core.errors import JobError
+from tests.clouds.gcp.google_schema import convert
 from tests.clusters.cloud import servers
 from tests.storage.realstores import Unavailable
 
@@ -56,18 +57,6 @@ def gke_schema() -> dict[str, Any]:
     method = document["resources"]["projects"]["resources"]["locations"]["resources"]["clusters"]["methods"]["create"]
     assert (method["httpMethod"], method["path"]) == ("POST", "v1/{+parent}/clusters")
     return {"$ref": f"#/$defs/{method['request']['$ref']}", "$defs": definitions}
-
-
-def convert(body: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" in body:
-        return {"$ref": f"#/$defs/{body['$ref']}"}
-    if body["type"] == "array":
-        return {"type": "array", "items": convert(body["items"])}
-    if body["type"] == "object":
-        own = {name: convert(each) for name, each in body.get("properties", {}).items() if not each.get("readOnly")}
-        free = body.get("additionalProperties")
-        return {"type": "object", "properties": own, "additionalProperties": convert(free) if free else False}
-    return {"type": body["type"], **({"enum": body["enum"]} if "enum" in body else {})} if body["type"] != "any" else {}
 
 
 @pytest.mark.clouds

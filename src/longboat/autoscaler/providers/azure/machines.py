@@ -11,21 +11,15 @@ from typing import Any
 from longboat.autoscaler.model.pools_file import template_of
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.azure.scale_sets import ScaleSet, SetFacts
+from longboat.autoscaler.providers.reservations import GIB, HYPERVISOR, MIB, reserved_memory
 from longboat.clouds.machine_types import MachineTable
 from longboat.core.jobs import Value
 from longboat.fitting.model.quantities import amount
 
-_MIB = 1 << 20
-_GIB = 1 << 30
-_HYPERVISOR = 0.075
-"""Share of a size's memory that its system does not see, at most: as Karpenter assumes it."""
 _CPU_RESERVED = ((1, 60), (2, 100), (4, 140), (8, 180), (16, 260), (32, 420), (64, 740))
 """Processors up to -> what AKS reserves, in thousandths of one."""
-_MEMORY_SHARES = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06))
-_MEMORY_REST = 0.02
-"""Shares of the first 4 GiB, the next 4 and so on that AKS before 1.29 reserved; since then it is by pods."""
-_EVICTION = 750 * _MIB
-_PER_POD, _KUBELET = 20 * _MIB, 50 * _MIB
+_EVICTION = 750 * MIB
+_PER_POD, _KUBELET = 20 * MIB, 50 * MIB
 _ARCHITECTURES = {"x64": "amd64", "Arm64": "arm64"}
 
 
@@ -46,7 +40,7 @@ def read_size(body: Mapping[str, Any]) -> VmSize | None:
         return VmSize(
             name=body["name"],
             cpus=int(has.get("vCPUsAvailable") or has["vCPUs"]),
-            memory=int(float(has["MemoryGB"]) * _GIB),
+            memory=int(float(has["MemoryGB"]) * GIB),
             gpus=int(has.get("GPUs") or 0),
             architecture=_ARCHITECTURES.get(has.get("CpuArchitectureType", "x64"), "amd64"),
         )
@@ -61,14 +55,9 @@ def allocatable_cpus(cpus: int) -> float:
 
 
 def allocatable_memory(memory: int, pods: int) -> int:
-    seen = int(memory * (1 - _HYPERVISOR))
-    left, by_size = seen, 0.0
-    for gib, share in _MEMORY_SHARES:
-        by_size += min(left, gib * _GIB) * share
-        left -= min(left, gib * _GIB)
-    by_size += left * _MEMORY_REST
+    seen = int(memory * (1 - HYPERVISOR))
     by_pods = min(_PER_POD * pods + _KUBELET, seen // 4)
-    return seen - max(int(by_size), by_pods) - _EVICTION
+    return seen - max(reserved_memory(seen), by_pods) - _EVICTION
 
 
 def pool_of(

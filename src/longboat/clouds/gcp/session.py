@@ -1,0 +1,77 @@
+"""Requests to Google Cloud: credentials come from google-auth, as in everybody's tools; plain REST.
+
+The only module that imports it, when the first request is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from longboat.clouds.rest import Body, RestClient, RestFault
+
+COMPUTE = "https://compute.googleapis.com"
+CONTAINER = "https://container.googleapis.com"
+COMPUTE_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
+CONTAINER_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
+"""Other ones, by the variables of gcloud: a private endpoint, say."""
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
+NO_LIBRARY = "NoLibrary"
+NO_CREDENTIALS = "NoCredentials"
+_MOST_PAGES = 1000
+
+
+class GoogleSession:
+    """Google Cloud as whoever the environment says."""
+
+    def __init__(self) -> None:
+        self._compute = RestClient(os.environ.get(COMPUTE_VARIABLE) or COMPUTE)
+        self._container = RestClient(os.environ.get(CONTAINER_VARIABLE) or CONTAINER)
+        self._credentials: Any = None
+        self._project = ""
+
+    def project(self) -> str:
+        """That of the environment, or the one that the credentials belong to."""
+        if not os.environ.get(PROJECT_VARIABLE):
+            self._bearer()
+        return os.environ.get(PROJECT_VARIABLE) or self._project
+
+    def container(self, method: str, path: str, body: Body | None = None) -> Body:
+        """One request to GKE; `path` without the version. Raises RestFault."""
+        return self._container.send(method, f"/v1/{path}", self._bearer(), body=body).body
+
+    def compute(self, method: str, path: str, body: Body | None = None, query: Mapping[str, str] = {}) -> Body:
+        """One request about machines; `path` begins with `projects/`. Raises RestFault."""
+        text = f"?{urlencode(query)}" if query else ""
+        return self._compute.send(method, f"/compute/v1/{path}{text}", self._bearer(), body=body).body
+
+    def items(self, method: str, path: str, key: str, query: Mapping[str, str] = {}) -> Iterator[Body]:
+        """All pages of a list of machines. Raises RestFault."""
+        token: dict[str, str] = {}
+        for _ in range(_MOST_PAGES):
+            answer = self.compute(method, path, query={**query, **token})
+            yield from answer.get(key) or ()
+            if not answer.get("nextPageToken"):
+                return
+            token = {"pageToken": answer["nextPageToken"]}
+
+    def _bearer(self) -> str:
+        try:
+            import google.auth
+            import google.auth.exceptions
+            import google.auth.transport.requests
+        except ImportError:
+            message = "Google Cloud is asked with google-auth, which is not installed: pip install 'longboat[gcp]'"
+            raise RestFault(401, NO_LIBRARY, message) from None
+        try:
+            if self._credentials is None:
+                self._credentials, project = google.auth.default(scopes=[SCOPE])
+                self._project = project or ""
+            if not self._credentials.valid:
+                self._credentials.refresh(google.auth.transport.requests.Request())
+        except google.auth.exceptions.GoogleAuthError as error:
+            raise RestFault(401, NO_CREDENTIALS, " ".join(str(error.args[0]).split())[:300]) from None
+        return str(self._credentials.token)
