@@ -6,13 +6,11 @@ import msgspec
 
 from longboat.core.runs import Attempt, RunStatus
 from longboat.core.times import format_time
+from longboat.engines.lifecycle.budgets import Period
 from longboat.metrics.values import RunMetrics
 from longboat.multicluster.costs import (
-    Budget,
     CostRow,
-    Period,
     all_pools,
-    budget_words,
     cost_of,
     grouped,
     mean_use,
@@ -95,15 +93,3 @@ def test_pools_are_paid_whether_somebody_holds_them_or_not() -> None:
     assert (unpriced.paid, unpriced.cost) == (80.0, None)
     (priced,) = pools_of([node("a", "x", 109 * HOUR, type="p5.48xlarge")], "lab", PERIOD, None)
     assert priced.cost is not None and 20 < priced.cost < 200
-
-
-def test_a_budget_counts_what_its_runs_have_held_lately() -> None:
-    other = msgspec.structs.replace(RUN, name="big", user="bob", labels={"team": "speech"})
-    vision = Budget(name="team=vision", gpu_hours=10.0, per_s=10 * HOUR)
-    assert budget_words(vision, [RUN, other], PERIOD.end) == (
-        1.2,
-        "budget team=vision: 12.0 of 10 GPU-hours of the last 10h",
-    )
-    bob = Budget(name="user=bob", gpu_hours=120.0)
-    assert budget_words(bob, [RUN, other], PERIOD.end)[0] == 0.1
-    assert budget_words(bob, [RUN, other], PERIOD.end + 60 * 24 * HOUR)[0] == 0.0  # long ago

@@ -12,11 +12,11 @@ import pytest
 
 from longboat.core.errors import NotFound
 from longboat.engines.engine import Submission
+from longboat.engines.lifecycle.budgets import Period
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.shared.home import Home
 from longboat.multicluster import failover as module
 from longboat.multicluster.ask import NamedEngine, outlook_at
-from longboat.multicluster.costs import Period
 from longboat.multicluster.failover import Failover
 from longboat.multicluster.inventory import stocks_at
 from longboat.multicluster.spending import pool_costs, run_costs

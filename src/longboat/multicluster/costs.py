@@ -6,38 +6,14 @@ whether somebody held them or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from longboat.core.jobs import Value
-from longboat.core.resources import format_duration
 from longboat.core.runs import RunStatus
+from longboat.engines.lifecycle.budgets import Period, held_hours
 from longboat.metrics.values import RunMetrics
 
-HOUR_S = 3600.0
 UNLABELLED = "(none)"
-
-
-class Period(Value, frozen=True):
-    start: float
-    end: float
-
-    def hours(self, begin: float | None, end: float | None) -> float:
-        """Of a span, what lies within; one that has not ended goes on."""
-        if begin is None:
-            return 0.0
-        return max(0.0, min(self.end if end is None else end, self.end) - max(begin, self.start)) / HOUR_S
-
-
-class Budget(Value, frozen=True):
-    """GPU-hours that the runs with a label, or of a user, may hold within a time."""
-
-    name: str  # LABEL=VALUE, or user=NAME
-    gpu_hours: float
-    per_s: float = 30 * 24 * HOUR_S
-
-    def covers(self, user: str, labels: Mapping[str, str]) -> bool:
-        key, _, value = self.name.partition("=")
-        return user == value if key == "user" else labels.get(key) == value
 
 
 class CostRow(Value, frozen=True):
@@ -56,8 +32,7 @@ class CostRow(Value, frozen=True):
 
 def cost_of(run: RunStatus, on: str, period: Period, gpu_hour: float | None, use: float | None) -> CostRow:
     """`use`: the mean use of its GPUs, 0 to 1. The attempts of a run in full; of a listed one, its first start."""
-    spans = [period.hours(attempt.started, attempt.ended or run.ended) for attempt in run.attempts]
-    held = run.gpus * (sum(spans) if run.attempts else period.hours(run.started, run.ended))
+    held = held_hours(run, period)
     used = None if use is None else held * use
     return CostRow(
         name=run.name,
@@ -113,15 +88,6 @@ def total(rows: Sequence[CostRow], *, name: str, on: str = "") -> CostRow:
         idle=_sum(rows, lambda row: row.idle),
         cost=_sum(rows, lambda row: row.cost),
     )
-
-
-def budget_words(budget: Budget, runs: Iterable[RunStatus], now: float) -> tuple[float, str]:
-    """The share of a budget that its runs have held, and a sentence. Listed runs will do."""
-    period = Period(start=now - budget.per_s, end=now)
-    covered = (run for run in runs if run.gpus and budget.covers(run.user, run.labels))
-    held = sum(cost_of(run, "", period, None, None).held for run in covered)
-    text = f"{held:,.1f} of {budget.gpu_hours:,.0f} GPU-hours of the last {format_duration(budget.per_s)}"
-    return held / budget.gpu_hours, f"budget {budget.name}: {text}"
 
 
 def all_pools(pools: Sequence[CostRow], runs: Sequence[CostRow], on: str) -> list[CostRow]:

@@ -9,8 +9,9 @@ from typing import Any
 from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
 from longboat.core.times import parse_time
+from longboat.engines.lifecycle.budgets import Period
 from longboat.multicluster.ask import NamedEngine, set_price
-from longboat.multicluster.costs import CostRow, Period, cost_of, mean_use
+from longboat.multicluster.costs import CostRow, cost_of, mean_use
 from longboat.multicluster.prices import gpu_hour_of
 
 AT_ONCE = 8

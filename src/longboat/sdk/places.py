@@ -13,7 +13,7 @@ from longboat.multicluster.ask import NamedEngine
 from longboat.sdk.engines import engine, has_settings
 
 if TYPE_CHECKING:
-    from longboat.multicluster.costs import Budget
+    from longboat.engines.lifecycle.budgets import Budget
 
 ALL = "all"
 LOCAL = "local"
@@ -89,27 +89,48 @@ def budgets() -> list[Budget]:
     if not has_settings():
         return []
     from longboat.engines.kubernetes.settings import read_settings
-    from longboat.multicluster.costs import Budget
+    from longboat.engines.lifecycle.budgets import Budget
 
     return [
-        Budget(name=name, gpu_hours=values["gpu_hours"], **({"per_s": values["per"]} if "per" in values else {}))
+        Budget(
+            name=name,
+            gpu_hours=values["gpu_hours"],
+            hold=values.get("hold", False),
+            **({"per_s": values["per"]} if "per" in values else {}),
+        )
         for name, values in read_settings(os.environ).budgets.items()
     ]
+
+
+def budgets_at(engine: Engine) -> tuple[list[Budget], list[str]]:
+    """Those that an administrator wrote on the engine's namespace, and a note where they cannot be read."""
+    if engine.name != "kubernetes":
+        return [], []
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+    from longboat.engines.kubernetes.gate.budgets import budgets_of
+
+    assert isinstance(engine, KubernetesEngine)
+    try:
+        return budgets_of(engine.client), []
+    except ValueError as error:
+        return [], [f"{error}: nobody is held back"]
 
 
 def budget_notices(engine: Engine, labels: Mapping[str, str]) -> list[str]:
     """Budgets of a run with these labels that are nearly or all used up, by the runs that the engine lists."""
     import time
 
+    from longboat.engines.lifecycle.budgets import budget_words
     from longboat.engines.shared.home import current_user
-    from longboat.multicluster.costs import budget_words
 
-    mine = [budget for budget in budgets() if budget.covers(current_user(), labels)]
+    there, notes = budgets_at(engine)
+    mine = [budget for budget in (*budgets(), *there) if budget.covers(current_user(), labels)]
     if not mine:
-        return []
+        return notes
     runs, now = engine.list(), time.time()
     judged = [budget_words(budget, runs, now) for budget in mine]
-    return [f"{text}: {'used up' if share >= 1 else 'nearly used up'}" for share, text in judged if share >= NEARLY]
+    words = [f"{text}: {'used up' if share >= 1 else 'nearly used up'}" for share, text in judged if share >= NEARLY]
+    return [*notes, *words]
 
 
 def open_place(name: str, namespace: str | None = None, on_notice: Callable[[str], None] | None = None) -> NamedEngine:

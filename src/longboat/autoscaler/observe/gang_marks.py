@@ -12,6 +12,7 @@ Body = Mapping[str, Any]
 
 RUN, ATTEMPT, KIND = "longboat.dev/run", "longboat.dev/attempt", "longboat.dev/kind"
 CHAINED = "longboat.dev/chained"
+HELD = "longboat.dev/held"
 JOBSET = "jobset.sigs.k8s.io/jobset-name"
 QUEUE, WORKLOAD = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/workload"
 POD_GROUP, POD_GROUP_TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"

@@ -17,6 +17,7 @@ from longboat.autoscaler.observe.device_claims import DeviceClaims
 from longboat.autoscaler.observe.gang_marks import (
     ATTEMPT,
     CHAINED,
+    HELD,
     JOB_NAMES,
     JOBSET,
     POD_GROUP_TOTAL,
@@ -257,8 +258,9 @@ def _is_suspended(body: Body) -> bool:
 
 
 def _is_chained(body: Body) -> bool:
-    """Whether it waits for another run to succeed: it is no demand before that."""
-    return bool((body["metadata"].get("labels") or {}).get(CHAINED))
+    """Whether it waits for another run to succeed, or for a budget: it is no demand before that."""
+    labels = body["metadata"].get("labels") or {}
+    return bool(labels.get(CHAINED) or labels.get(HELD))
 
 
 def _is_queued(body: Body) -> bool:

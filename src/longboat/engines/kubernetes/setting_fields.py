@@ -310,6 +310,12 @@ BUDGET = Shape(
             name="gpu_hours", kind=WholeNumber(low=1, high=10**9), doc="GPU-hours that runs may hold.", required=True
         ),
         Field(name="per", kind=duration(3600.0), doc="In how long a time.", default="30d"),
+        Field(
+            name="hold",
+            kind=Flag(),
+            doc="Whether new runs with GPUs wait on this machine while it is used up; else they are warned of.",
+            default="false",
+        ),
     )
 )
 

@@ -74,7 +74,7 @@ class Settings(Value, frozen=True):
     contexts: dict[str, dict[str, Any]] = {}
     groups: dict[str, tuple[str, ...]] = {}  # names for several contexts
     currency: str = "USD"
-    budgets: dict[str, dict[str, float]] = {}  # LABEL=VALUE or user=NAME -> gpu_hours, per
+    budgets: dict[str, dict[str, Any]] = {}  # LABEL=VALUE or user=NAME -> gpu_hours, per, hold
     notify: dict[str, Any] = {}  # read by `engines.lifecycle.notices`
     local: dict[str, Any] = {}  # fields that were set: claims and mounts -> folders of this machine, ...
 

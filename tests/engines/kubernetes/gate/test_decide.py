@@ -57,6 +57,16 @@ def actions(candidates: list[GateCandidate], room: ClusterUsage | None, **more: 
     return {name: one.action for name, one in verdicts(candidates, room, **more).items()}
 
 
+def test_a_run_that_a_budget_holds_back_waits_and_keeps_nobody_waiting() -> None:
+    first = run("first", 2, created=NOW - 9, held="held back by the budget of the namespace")
+    judged = verdicts([first, run("second", 2)], cluster(gpus=2))
+    assert judged["first"].action == "wait" and judged["first"].is_held
+    assert judged["first"].reason == "held back by the budget of the namespace"
+    assert judged["second"].action == "let_in" and not judged["second"].is_held
+    assert actions([first, run("second", 2)], None) == {"first": "wait", "second": "let_in"}
+    assert foresee(run("new", 2), [first], cluster(gpus=2), NOW).starts
+
+
 def test_what_fits_is_let_in_and_counted() -> None:
     found = actions([run("a", 2, created=1.0), run("b", 1, created=2.0)], cluster())
     assert found == {"a": "let_in", "b": "wait"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,3 +134,11 @@ def test_the_first_run_that_fits_an_idle_machine_starts(requests: list[Requested
     )
     tickets = [ticket(f"r{n}", n, request) for n, request in enumerate(requests)]
     assert decide_admission(tickets[0], tickets, free) is None
+
+
+def test_a_run_that_a_budget_holds_back_reserves_nothing() -> None:
+    first = msgspec.structs.replace(ticket("first", 1, ask(4)), is_held=True)
+    second = ticket("second", 2, ask(4))
+    free = FreeResources(gpus=FOUR, cpus=8, memory=GiB)
+    assert queue_order([first, second]) == [second]
+    assert decide_admission(second, [first, second], free) is None

@@ -1,4 +1,4 @@
 """Commands over several clusters at once: `gpus`, `cost`. What they ask and decide is in `multicluster`.
 
-May import `input`, `output`, `sdk`, `multicluster`.
+May import `input`, `output`, `sdk`, `multicluster`, `engines.lifecycle`.
 """

@@ -14,8 +14,10 @@ from longboat.cli.output.formats import plain, show, write_csv
 from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import note, say
 from longboat.core.errors import LongboatError, UsageError
+from longboat.core.runs import RunStatus
+from longboat.engines.lifecycle.budgets import Budget, Period, budget_words
 from longboat.multicluster.ask import NamedEngine, ask_each
-from longboat.multicluster.costs import CostRow, Period, all_pools, budget_words, grouped, names_of, total
+from longboat.multicluster.costs import CostRow, all_pools, grouped, names_of, total
 
 HOURS = ("asked", "held", "used", "paid", "idle")
 BY = re.compile(r"run|user|pool|label(=.+)?")
@@ -56,16 +58,28 @@ def command(since: float, by: str, used: bool, output: str) -> int:
 
 def tell_budgets(places: Sequence[NamedEngine], now: float) -> None:
     """How far the budgets are used up, over all places that answered."""
-    from longboat.sdk.places import budgets
+    from longboat.sdk.places import budgets, budgets_at
 
-    known = budgets()
-    if not known:
+    known, there = budgets(), ask_each(places, lambda place: budgets_at(place.engine))
+    if not known and not any(answer[0] or answer[1] for answer in there if not isinstance(answer, LongboatError)):
         return
     answers = ask_each(places, lambda place: place.engine.list())
     runs = [run for answer in answers if not isinstance(answer, LongboatError) for run in answer]
     for budget in known:
-        share, text = budget_words(budget, runs, now)
-        say(f"{text}{': used up' if share >= 1 else ''}")
+        say_budget(budget, runs, now)
+    for place, own, listed in zip(places, there, answers):
+        if isinstance(own, LongboatError) or isinstance(listed, LongboatError):
+            continue
+        for budget in own[0]:
+            say_budget(budget, listed, now, f"{place.name}: " if len(places) > 1 else "")
+        for text in own[1]:
+            note(text)
+
+
+def say_budget(budget: Budget, runs: Sequence[RunStatus], now: float, where: str = "") -> None:
+    share, text = budget_words(budget, runs, now)
+    end = (": used up, new runs are held back" if budget.hold else ": used up") if share >= 1 else ""
+    say(f"{where}{text}{end}")
 
 
 def costs_at(place: NamedEngine, period: Period, by: str, *, with_use: bool) -> list[CostRow]:

@@ -61,16 +61,16 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
             return show_manifests(place, submission, loaded.notices)
         return show_plan(place.plan(submission), loaded.notices, options["output"])
     if not options["quiet"]:
-        from longboat.sdk.engines import has_settings
-
-        for notice in (*loaded.notices, *misplaced(words), *(budgets_of(place, submission) if has_settings() else ())):
+        for notice in (*loaded.notices, *misplaced(words), *budgets_of(place, submission)):
             note(notice)
     return submit(place, submission, options)
 
 
 def budgets_of(place: Engine, submission: Submission) -> list[str]:
     """Warnings about budgets that its GPU-hours count to."""
-    if not submission.job.gpus:
+    from longboat.sdk.engines import has_settings
+
+    if not submission.job.gpus or not (place.name == "kubernetes" or has_settings()):
         return []
     from longboat.sdk.places import budget_notices
 

@@ -57,6 +57,7 @@ class GateCandidate(Value, frozen=True):
     unschedulable: int = 0  # pods that the scheduler looked at and found no node for
     gate_s: float | None = None  # how long it may take until all its pods have a node; its own, nobody else's
     not_made: int = 0  # pods that never came into being, because of a quota for example
+    held: str = ""  # why a budget holds it back; it keeps nobody waiting
     lasts_s: float | None = None  # how long it holds its nodes at most, once it is in; None: nobody knows
 
     @property
@@ -88,6 +89,7 @@ class Admission(Value, frozen=True):
     reason: str = ""
     not_before: float = 0.0
     tries: int = 0
+    is_held: bool = False  # a budget holds it back
 
 
 def decide_gate(
@@ -99,11 +101,12 @@ def decide_gate(
         (_qualified(gate_candidate) for gate_candidate in candidates), key=lambda candidate: candidate.order
     )
     inside = [candidate for candidate in ordered if candidate.let_in is not None]
-    waiting = [candidate for candidate in ordered if candidate.let_in is None]
+    waiting = [candidate for candidate in ordered if candidate.let_in is None and not candidate.held]
     is_blind = room is None and any(now >= candidate.not_before for candidate in waiting)
     admissions = [_look_after(candidate, now, _patience(candidate, gate_s, is_blind)) for candidate in inside]
     back = {(admission.namespace, admission.run) for admission in admissions if admission.action == "put_back"}
     kept = [candidate for candidate in inside if (candidate.namespace, candidate.run) not in back]
+    admissions += [_wait(candidate, candidate.held) for candidate in ordered if candidate.held]
     admissions += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)
     return admissions
 
@@ -122,7 +125,8 @@ def foresee(candidate: GateCandidate, others: Sequence[GateCandidate], room: Clu
     ordered = sorted(map(_qualified, (*others, candidate)), key=lambda each: each.order)
     inside = [each for each in ordered if each.let_in is not None]
     hall = _Hall(room, ordered, inside, now)
-    return hall.foresee([each for each in ordered if each.let_in is None], candidate.full_name)
+    waiting = [each for each in ordered if each.let_in is None and not each.held]
+    return hall.foresee(waiting, candidate.full_name)
 
 
 def _patience(candidate: GateCandidate, gate_s: float, is_blind: bool) -> float:
@@ -202,6 +206,7 @@ def _wait(candidate: GateCandidate, reason: str) -> Admission:
         reason=reason,
         not_before=candidate.not_before,
         tries=candidate.tries,
+        is_held=bool(candidate.held),
     )
 
 

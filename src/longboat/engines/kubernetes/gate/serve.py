@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.gate.budgets import held_runs
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room, observe_upcoming
@@ -122,6 +123,7 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: R
     """`clients`: of all namespaces that are looked at; only runs of `gates` are changed."""
     mine = {gate.origin.namespace: gate.client for gate in gates}
     runs, candidates = look_at_all(clients, frozenset(mine), now)
+    candidates = hold_back(clients, runs, candidates, now)
     room = observe_room(clients[0], with_claims=False)
     if room is not None and any(candidate.let_in is None and candidate.not_before <= now for candidate in candidates):
         room = msgspec.structs.replace(room, upcoming=observe_upcoming(clients[0], now))
@@ -166,6 +168,26 @@ def look_at_all(
                 runs[(candidate.namespace, candidate.run)] = run
                 candidates.append(candidate)
     return runs, candidates
+
+
+def hold_back(
+    clients: Sequence[Client], runs: Mapping[Name, WaitingRun], candidates: Sequence[GateCandidate], now: float
+) -> list[GateCandidate]:
+    """The candidates, those that a budget of their namespace holds back with the reason. A retry is no new run."""
+    held: dict[Name, str] = {}
+    for client in clients:
+        new = [
+            runs[client.namespace, each.run].record
+            for each in candidates
+            if each.namespace == client.namespace and each.let_in is None and not each.is_recovering
+        ]
+        held.update({(client.namespace, run): reason for run, reason in held_runs(client, new, now).items()})
+    return [
+        msgspec.structs.replace(each, held=held[each.namespace, each.run])
+        if (each.namespace, each.run) in held
+        else each
+        for each in candidates
+    ]
 
 
 def _serve_one(client: Client, run: WaitingRun, verdict: Admission, now: float) -> State:
@@ -343,6 +365,7 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
     gate = state.gate
     if not run.workloads:
         return state  # the next attempt is not there yet; its place is kept
+    _mark(client, run, verdict.is_held)
     if verdict.action == "let_in" or (
         verdict.action == "keep" and any(workload.is_suspended for workload in run.workloads)
     ):
@@ -360,6 +383,14 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
         return msgspec.structs.replace(state, gate=msgspec.structs.replace(gate, not_before=again, let_in=let_in))
     gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
     return msgspec.structs.replace(state, gate=gate, reason=verdict.reason)
+
+
+def _mark(client: Client, run: WaitingRun, is_held: bool) -> None:
+    """Tell the autoscaler whether machines are wanted for it."""
+    kind = JOBSET if run.record.workload == "jobset" else JOB
+    for workload in run.workloads:
+        if workload.is_held is not is_held:
+            client.patch(kind, workload.name, {"metadata": {"labels": {names.HELD: "budget" if is_held else None}}})
 
 
 def _suspend(client: Client, run: WaitingRun, suspend: bool) -> None:

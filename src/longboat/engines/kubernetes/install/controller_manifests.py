@@ -48,6 +48,7 @@ class RbacRule(NamedTuple):
 RUNS: tuple[RbacRule, ...] = (
     # Records. `create` and `delete`: of an expired run one is left that owns nothing, and the other goes.
     RbacRule("", "configmaps", ("get", "list", "watch", "patch", "create", "delete")),
+    RbacRule("", "namespaces", ("get",)),  # budgets
     RbacRule("", "pods", ("list", "watch", "delete")),
     RbacRule("", "pods/exec", ("create", "get")),  # a stop that keeps the grace; `get`: servers before 1.35
     RbacRule("", "pods/log", ("get",)),  # the last lines, kept in the record

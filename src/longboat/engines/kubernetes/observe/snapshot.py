@@ -9,7 +9,7 @@ from typing import Any
 from longboat.core.jobs import Value
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
-from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
+from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, HELD, INDEX, ROLE
 from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.lifecycle.predecessors import PredecessorView
@@ -64,6 +64,7 @@ class WorkloadView(Value, frozen=True):
     created: float = 0.0
     version: str = ""
     is_suspended: bool = False
+    is_held: bool = False  # marked as held back by a budget
     is_deleting: bool = False
     failed: str | None = None  # why, in Kubernetes' words
     is_complete: bool = False
@@ -198,6 +199,7 @@ def workload_view(body: Mapping[str, Any]) -> WorkloadView:
         created=parse_time(meta.get("creationTimestamp")) or 0.0,
         version=str(meta.get("resourceVersion", "")),
         is_suspended=bool(spec.get("suspend")),
+        is_held=HELD in labels,
         is_deleting="deletionTimestamp" in meta,
         failed=None if failed is None else str(failed.get("message") or failed.get("reason") or "it failed"),
         is_complete="Complete" in held or "Completed" in held,

@@ -16,7 +16,7 @@ from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.gate.decide import ClusterUsage, GateCandidate, Prospect, foresee
 from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room, observe_upcoming
-from longboat.engines.kubernetes.gate.serve import START_S, look_at_all
+from longboat.engines.kubernetes.gate.serve import START_S, hold_back, look_at_all
 from longboat.engines.kubernetes.manifests.volumes import check_volumes
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.facts.cluster_facts import THREADS, ClusterFacts, named_claims, observe
@@ -69,7 +69,7 @@ def _look(client: Client) -> tuple[list[GateCandidate], ClusterUsage | None]:
     """Who is at the gate, then what is free, as the gate itself looks: a pod that gets its node in between counts twice
     rather than not at all."""
     now = client.now()
-    others = look_at_all([client], frozenset([client.namespace]), now)[1]
+    others = hold_back([client], *look_at_all([client], frozenset([client.namespace]), now), now)
     room = observe_room(client)
     return others, room and msgspec.structs.replace(room, upcoming=observe_upcoming(client, now))
 

@@ -24,6 +24,7 @@ class Ticket(Value, frozen=True):
     request: RequestedResources
     priority: int = 0
     holds: bool = False  # False: still waiting
+    is_held: bool = False  # a budget holds it back: it waits for nothing that others could have
     gpus: tuple[str, ...] = ()  # ids held
 
 
@@ -35,7 +36,7 @@ class FreeResources(Value, frozen=True):
 
 def queue_order(tickets: Sequence[Ticket]) -> list[Ticket]:
     """The waiting ones, in the order they will be served."""
-    return sorted((t for t in tickets if not t.holds), key=lambda t: (-t.priority, t.number))
+    return sorted((t for t in tickets if not (t.holds or t.is_held)), key=lambda t: (-t.priority, t.number))
 
 
 def reserve(free: FreeResources, request: RequestedResources) -> FreeResources:

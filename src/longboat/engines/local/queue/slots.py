@@ -10,8 +10,9 @@ import os
 import random
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -36,8 +37,18 @@ SHARED = (0,)
 class SlotTicket:
     """This run's ticket, and the GPUs it was given."""
 
-    def __init__(self, home: Home, *, run: str, number: int, request: RequestedResources, priority: int) -> None:
-        self._home = home
+    def __init__(
+        self,
+        home: Home,
+        *,
+        run: str,
+        number: int,
+        request: RequestedResources,
+        priority: int,
+        held: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`held`: why a budget holds the run back; empty: none does."""
+        self._home, self._held = home, held
         self._folder = home.folder("queue")
         self._path = self._folder / f"{run}.json"
         self._descriptors: list[int] = []
@@ -54,27 +65,35 @@ class SlotTicket:
 
     def try_start(self, machine: LocalMachine) -> tuple[str | None, list[tuple[Gpu, ...]]]:
         """(None, GPUs per node) when the run may start now, else (what it waits for, [])."""
+        held = self._held()
+        if bool(held) is not self.ticket.is_held:
+            self._change(is_held=bool(held))
+        if held:
+            return held, []
         with locked(self._folder / ".lock"):
             tickets = self._tickets()
-            held: dict[str, int] = {}
+            locks: dict[str, int] = {}
             try:
-                free = _free(self._home, machine, self.ticket, tickets, held)
+                free = _free(self._home, machine, self.ticket, tickets, locks)
                 reason = decide_admission(self.ticket, tickets, free)
                 if reason is not None:
                     return reason, []
                 given = take_gpus(free.gpus, self.ticket.request) or []
                 ids = tuple(gpu.id for node in given for gpu in node)
-                self._descriptors = [held.pop(id) for id in ids]
+                self._descriptors = [locks.pop(id) for id in ids]
                 self.ticket = msgspec.structs.replace(self.ticket, holds=True, gpus=ids)
                 self._write()
                 return None, given
             finally:
-                for descriptor in held.values():
+                for descriptor in locks.values():
                     os.close(descriptor)
 
     def change_priority(self, priority: int) -> None:
+        self._change(priority=priority)
+
+    def _change(self, **fields: Any) -> None:
         with locked(self._folder / ".lock"):
-            self.ticket = msgspec.structs.replace(self.ticket, priority=priority)
+            self.ticket = msgspec.structs.replace(self.ticket, **fields)
             self._write()
 
     def waiting(self) -> list[str]:

@@ -15,6 +15,7 @@ from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
 from longboat.core.runs import Failure, latest_step
+from longboat.engines.local.queue.budgets import BudgetHold
 from longboat.engines.local.queue.machine import Gpu, observe_machine
 from longboat.engines.local.queue.requests import request_of
 from longboat.engines.local.queue.slots import Ports, SlotTicket
@@ -208,10 +209,10 @@ class Supervisor:
 
     def _wait_for_turn(self) -> None:
         job, record = self.job, self.record
-        slot = SlotTicket(
-            self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority
-        )
-        self._slot = slot
+        self._slot = slot = SlotTicket(
+            self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority,
+            held=BudgetHold(self.home, record, is_new=not self.state.attempts).reason,
+        )  # fmt: skip
         while True:
             self._raise_if_stopped()
             wanted = self.files.wanted_priority()
@@ -316,8 +317,7 @@ class Supervisor:
         """Ranks that do not react to SIGTERM take the whole grace: said, for it looks like a hang."""
         if launchers.reason != "failure" or self.state.reason:
             return
-        if self._ending_since is None:
-            self._ending_since = time.monotonic()
+        self._ending_since = self._ending_since or time.monotonic()
         if time.monotonic() - self._ending_since > SLOW_END_S:
             self._save(reason=f"a rank has failed; the others have {self.job.grace_s:g} s to end (`grace`)")
 
