@@ -58,6 +58,20 @@ class MotoCluster:
         made = self.session.call("eks", "create_nodegroup", **body)["nodegroup"]
         return str(made["resources"]["autoScalingGroups"][0]["name"])
 
+    def machine(self, zone: str, *, is_of_eks: bool) -> tuple[str, str]:
+        """A node's machine: its security group, and its id."""
+        (subnet,) = self.subnets((zone,))
+        vpc = self.session.call("ec2", "describe_subnets", SubnetIds=[subnet])["Subnets"][0]["VpcId"]
+        name = f"nodes-{secrets.token_hex(3)}"
+        group = self.session.call("ec2", "create_security_group", GroupName=name, Description="d", VpcId=vpc)["GroupId"]
+        tags = [{"Key": "eks:cluster-name" if is_of_eks else "team", "Value": self.name}]
+        body = self.session.call(
+            "ec2", "run_instances", ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="m5.large",
+            SubnetId=subnet, SecurityGroupIds=[group],
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )  # fmt: skip
+        return str(group), str(body["Instances"][0]["InstanceId"])
+
     def own_group(self, pool: str, machine: str) -> None:
         """A spot group that EKS knows nothing of, with the tags of the cluster-autoscaler."""
         name = f"{pool}-{secrets.token_hex(3)}"

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from longboat.clouds.aws.session import AwsSession
+from tests.autoscaler.providers.conftest import moto, moto_url  # noqa: F401  # fixtures
 from tests.clusters.cloud import servers
 from tests.storage.realstores import Unavailable
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if {"aws", "account", "cloud_programs"}.intersection(getattr(item, "fixturenames", ())):
+    if {"aws", "account", "cloud_programs", "moto"}.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("clouds")
 
 

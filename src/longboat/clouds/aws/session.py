@@ -42,11 +42,24 @@ class AwsSession:
         try:
             return self.ask(service, operation, **arguments)
         except AwsFault as fault:
-            if fault.is_local:
-                raise local_error(fault.code, fault.message, self.region) from None
-            if _is_missing(fault.code, fault.message):
-                raise NoSuchResource(fault.message) from None
-            raise answer_error(fault.code, fault.message, f"{service}:{operation}", self.region) from None
+            raise self._explained(fault, service, operation) from None
+
+    def call_unless(self, code: str, service: str, operation: str, **arguments: Any) -> bool:
+        """One request, as `call`; False: AWS answered with this code, which means that it was done before."""
+        try:
+            self.ask(service, operation, **arguments)
+            return True
+        except AwsFault as fault:
+            if fault.code == code:
+                return False
+            raise self._explained(fault, service, operation) from None
+
+    def _explained(self, fault: AwsFault, service: str, operation: str) -> Exception:
+        if fault.is_local:
+            return local_error(fault.code, fault.message, self.region)
+        if _is_missing(fault.code, fault.message):
+            return NoSuchResource(fault.message)
+        return answer_error(fault.code, fault.message, f"{service}:{operation}", self.region)
 
     def ask(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         """One request. Raises AwsFault."""
@@ -108,6 +121,8 @@ _TOKENS = {
     "list_nodegroups": ("nextToken", "nextToken"),
     "get_resources": ("PaginationToken", "PaginationToken"),
     "describe_load_balancers": ("Marker", "NextMarker"),
+    "describe_file_systems": ("Marker", "NextMarker"),
+    "describe_mount_targets": ("Marker", "NextMarker"),
 }
 """Operation -> names of the page's token in the request and in the answer, where they are not NextToken."""
 

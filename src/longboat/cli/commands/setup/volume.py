@@ -98,23 +98,47 @@ def print_volumes(volumes: Sequence[VolumeView], *, wide: bool) -> None:
 
 @command.command("create")
 @click.argument("name")
-@click.option("--size", required=True, metavar="SIZE", help="Size: 100Gi.")
+@click.option("--size", metavar="SIZE", help="Size: 100Gi. For --efs, --nfs and --host-path only a label (1Ti).")
 @click.option("--class", "storage_class", metavar="CLASS", help="Storage class; the cluster's default if not given.")
-@click.option("--access", default="RWO", show_default=True, help="RWO: one machine at a time; RWX: any; ROX; RWOP.")
-@duration_option("--timeout", "How long to wait until it is bound (default 60s).")
+@click.option("--access", help="RWO: one machine at a time (default of a class); RWX: any (of the others); ROX; RWOP.")
+@click.option(
+    "--efs",
+    is_flag=False,
+    flag_value="new",
+    metavar="[FS-ID]",
+    help="On AWS: a file system of EFS that all nodes mount; made if no id is given.",
+)
+@click.option("--nfs", metavar="SERVER:/PATH", help="An export of your NFS server.")
+@click.option("--host-path", metavar="FOLDER", help="A folder of the nodes: of each its own, unless mounted.")
+@click.option("--region", metavar="REGION", help="With --efs: AWS's region, if no node tells it.")
+@click.option("--eks", metavar="CLUSTER", help="With --efs: the cluster of EKS, if no node tells it.")
+@duration_option("--timeout", "How long to wait until it is bound (default 60s; 5m for EFS).")
 @cluster_options
 def create_command(
     name: str,
-    size: str,
+    size: str | None,
     storage_class: str | None,
-    access: str,
+    access: str | None,
     timeout: float | None,
+    **places: str | None,
 ) -> None:
-    """Make a volume. Prints its name."""
+    """Make a volume. Prints its name. The same command finishes one that was half made.
+
+    With --efs, --nfs or --host-path the data outlives the volume: `rm` takes away only what the cluster knows of it.
+    """
+    from longboat.cli.commands.setup.external_volume import ExternalChoice, check_choice, create_external
     from longboat.engines.kubernetes.exec.claims import create_volume, wanted
 
-    claim = wanted(name, size, access=access, storage_class=storage_class)
+    choice = ExternalChoice(**places)
+    check_choice(choice, storage_class)
+    if size is None and not choice.is_given:
+        raise UsageError("a volume needs a size", hint="--size 100Gi")
+    mode = access or ("RWX" if choice.is_given else "RWO")
+    claim = wanted(name, size or "1Ti", access=mode, storage_class=storage_class)
     client = open_cluster().client
+    if choice.is_given:
+        print(create_external(client, claim, choice, timeout_s=timeout).name)
+        return
     made = create_volume(client, claim, timeout_s=60.0 if timeout is None else timeout)
     print(made.name)
     if made.note:
@@ -131,6 +155,7 @@ def remove_command(names: Sequence[str], yes: bool) -> None:
     """Remove volumes that no pod uses, with their data. Prints their names."""
     from longboat.cli.output.terminal import is_terminal
     from longboat.engines.kubernetes.exec.claims import remove_volume
+    from longboat.engines.kubernetes.exec.static_volumes import forget_static
 
     client = open_cluster().client
     if not yes and is_terminal(sys.stdin):
@@ -138,6 +163,8 @@ def remove_command(names: Sequence[str], yes: bool) -> None:
     for name in dict.fromkeys(names):
         remove_volume(client, name)
         print(name)
+        if left := forget_static(client, name):
+            note(f"{name}: {left}")
 
 
 @command.command("probe")

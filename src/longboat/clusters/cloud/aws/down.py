@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from longboat.clouds.aws.session import AwsSession, NoSuchResource
 from longboat.clusters.cloud.aws.decide import failure_of
+from longboat.clusters.cloud.aws.efs.file_system import unmount
 from longboat.clusters.cloud.aws.observe import Leftover, see_leftovers, see_volumes
 from longboat.clusters.cloud.aws.stack import ClusterStack, Listen, ResourceEvent
 from longboat.clusters.cloud.aws.templates.intrinsics import kubernetes_tag
@@ -51,6 +52,7 @@ class AwsDown:
         view = self.stack.look()
         if view is not None:
             self._delete_balancers()
+            unmount(self.session, self.name)
             events: list[ResourceEvent] = []
 
             def hear(event: ResourceEvent) -> None:

@@ -138,7 +138,7 @@ def create_volume(client: Client, claim: ClaimRequest, *, timeout_s: float) -> V
         client.create(body)
     except AlreadyExists:
         raise Refused(f"there is a volume {claim.name} already", hint=f"longboat volume rm {claim.name}") from None
-    return _until_bound(client, claim, binding, timeout_s)
+    return until_bound(client, claim, binding, timeout_s)
 
 
 def _binding(client: Client, claim: ClaimRequest) -> str | None:
@@ -173,7 +173,8 @@ def _volumes(client: Client) -> list[dict[str, Any]]:
         return []
 
 
-def _until_bound(client: Client, claim: ClaimRequest, binding: str | None, timeout_s: float) -> VolumeView:
+def until_bound(client: Client, claim: ClaimRequest, binding: str | None, timeout_s: float) -> VolumeView:
+    """Wait for it. `binding`: how its class binds. Raises EngineError."""
     began = time.monotonic()
     pause = FIRST_PAUSE_S
     while True:
