@@ -83,13 +83,14 @@ def _assemble_cloud(values: dict[str, Any], table: MachineTable, folder: Path) -
     pools = tuple(make_pool(pool, table) for pool in values["pools"])
     if "machines" in values:
         values["machines"] = resolved(values["machines"], folder)
+    addons = values.get("addons", ("gpu", "controller") if any(pool.gpus for pool in pools) else ("controller",))
     cloud = CloudSpec(
         region=values["region"],
         pools=pools,
         tags=tuple(values.get("tags", {}).items()),
+        autoscaler="autoscaler" in addons,
         **{key: values[key] for key in ("version", "network", "storage", "machines") if key in values},
     )
-    addons = values.get("addons", ("gpu", "controller") if any(pool.gpus for pool in pools) else ("controller",))
     return ClusterSpec(
         name=values["name"], kind=values["kind"], addons=addons, image=values.get("image"), cloud=cloud,
     )  # fmt: skip

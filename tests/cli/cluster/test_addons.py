@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from longboat.cli.cluster.addons import remove_from
+from longboat.cli.cluster.addons import pools_of, remove_from
 from longboat.cli.cluster.down import finish
+from longboat.cli.input.pools import checked_pools
+from longboat.clusters.cluster_file import read_cluster
 from longboat.clusters.down import DownResult, KeptVolumes
 from longboat.clusters.hosts.connection import CommandResult
 from longboat.clusters.plan.kubeadm import ADMIN
 from longboat.clusters.spec import VolumeStorage
 from longboat.core.errors import EngineError
 from longboat.engines.shared.home import Home
+from tests.clusters.cloud.aws.files import AUTOSCALED
 from tests.clusters.worlds import bare, cluster
 
 
@@ -64,3 +67,12 @@ def test_volumes_that_stay_are_named_with_their_host_and_folder(
     told = capsys.readouterr().err
     assert "longboat: kept: volumes of users in /srv/longboat-volumes on cp-0: pvc-1, pvc-2\n" in told
     assert "hint: --purge-data deletes the volumes of the cluster that goes" in told
+
+
+def test_the_autoscaler_of_a_cluster_in_a_cloud_finds_its_pools_there(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(AUTOSCALED)
+    pools = pools_of(read_cluster(tmp_path / "cluster.yaml"))
+    assert pools is not None
+    (tmp_path / "pools.yaml").write_text(pools.text)
+    assert checked_pools(str(tmp_path / "pools.yaml")) == (pools.text, False)
+    assert "cluster: lab" in pools.text and "region: us-east-1" in pools.text

@@ -33,6 +33,7 @@ MINISTACK = "ministack==1.5.33"
 MOTO = "moto==5.2.5"
 FLASK = ("flask==3.1.3", "flask-cors==6.0.5")
 MOTO_SERVER = Path(__file__).resolve().parents[2] / "clouds" / "aws" / "moto_server.py"
+MINISTACK_SERVER = MOTO_SERVER.with_name("ministack_server.py")
 CFN_LINT = "cfn-lint==1.58.0"
 GOOGLE = "google-api-python-client==2.202.0"
 AZURE = ("azure-mgmt-containerservice==41.8.0", "azure-mgmt-compute==39.0.0")
@@ -86,7 +87,10 @@ def moto_server(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def aws_server(folder: Path, *, checks_rights: bool = False) -> Iterator[str]:
-    """ministack; gives its URL. `checks_rights`: policies are enforced; the keys of ADMIN may do everything."""
+    """ministack with our additions (`ministack_server.py`); gives its URL.
+
+    `checks_rights`: policies are enforced; the keys of ADMIN may do everything.
+    """
     port = _free_port()
     variables = {
         **_environment(folder), "GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1",
@@ -94,7 +98,7 @@ def aws_server(folder: Path, *, checks_rights: bool = False) -> Iterator[str]:
         "SERVICES": "cloudformation,ec2,eks,elasticfilesystem,iam,sts,tagging,elasticloadbalancing,autoscaling,ssm",
     }  # fmt: skip
     url = f"http://127.0.0.1:{port}"
-    with _served([str(programs() / "ministack")], variables, f"{url}/_ministack/health", folder):
+    with _served([str(programs() / "python"), str(MINISTACK_SERVER)], variables, f"{url}/_ministack/health", folder):
         yield url
 
 

@@ -60,6 +60,11 @@ hosts: [a]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("pools: [{name: a, type: m5.large}]\naddons: [autoscaler]", "autoscaler needs an image that has Longboat"),
+        (
+            "pools: [{name: a, type: m5.large, min: 0, max: 3}]\naddons: [autoscaler]\nimage: x",
+            "the autoscaler needs a pool without taints that is never empty",
+        ),
         ("pools: [{name: a, type: m5.large, zones: [us-east-1b]}]", "EKS needs two zones, and the pools name only one"),
         (
             "network: {zones: [us-east-1a, us-east-1b]}\npools: [{name: a, type: m5.large, zones: [us-east-1c]}]",

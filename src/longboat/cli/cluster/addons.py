@@ -118,8 +118,19 @@ def _tell(text: str) -> None:
     say(clean(text))
 
 
+def pools_text(cloud: str, cluster: str, region: str) -> str:
+    """The pools file of a cluster in a cloud, which knows its pools itself."""
+    import yaml
+
+    return yaml.safe_dump({"providers": {cloud: {"cluster": cluster, "region": region}}}, sort_keys=False)
+
+
 def pools_of(spec: ClusterSpec) -> PoolsText | None:
-    if spec.pools is None or "autoscaler" not in spec.addons:
+    if "autoscaler" not in spec.addons:
+        return None
+    if spec.cloud is not None:
+        return PoolsText(text=pools_text(spec.kind, spec.name, spec.cloud.region))
+    if spec.pools is None:
         return None
     text, simulates = checked_pools(spec.pools)
     return PoolsText(text=text, simulates=simulates)

@@ -17,6 +17,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "render": ("cluster.cloud.render", "Write the template of a cluster in a cloud."),
         "bundle": ("cluster.bundle", "Collect programs and images for hosts without a network."),
         "permissions": ("cluster.cloud.permissions", "Print the rights that a cluster on AWS needs."),
+        "selftest": ("cluster.cloud.selftest", "Try a cloud: make a small cluster, use it, take it down."),
         "token": ("cluster.cloud.token", "Print a token for a cluster on AWS, as kubectl asks for it."),
         "kubeconfig": ("cluster.access.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
         "provisioner": ("admin.provisioner", "Make volumes for claims (runs in the cluster)."),

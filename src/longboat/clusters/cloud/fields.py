@@ -55,7 +55,8 @@ def common_fields(cloud: str, region: Text, pool: Shape) -> tuple[composites.Fie
     name = text_field(NAME_EXPECTED, NAME, suggest=functools.partial(suggest_name, fallback="lab"))
     version = text_field('a version such as "1.35", in quotes', rules.VERSION)
     pools = ListOf(item=pool, what="pools", single=False, least=1, most=MAX_POOLS)
-    addons = ListOf(item=ChoiceOf(options=ADDONS), what="add-ons")
+    installable = (*ADDONS, "autoscaler") if cloud == "aws" else ADDONS
+    addons = ListOf(item=ChoiceOf(options=installable), what="add-ons")
     return (
         Field(name="name", kind=name, doc="Name of the cluster and of its context for --on.", required=True),
         Field(name="kind", kind=ChoiceOf(options=(cloud,)), doc="The cloud.", required=True),

@@ -76,5 +76,7 @@ class CloudSpec(Value, frozen=True):
     network: CloudNetwork = CloudNetwork()
     storage: CloudStorage | None = None
     tags: tuple[tuple[str, str], ...] = ()
+    autoscaler: bool = False
+    """Whether Longboat's autoscaler is installed, and gets the rights that it needs."""
     machines: str | None = None
     """A file with machine types and prices besides those that ship."""

@@ -17,6 +17,18 @@ pools:
   taints: ["nvidia.com/gpu=present:NoSchedule"]
 """
 
+AUTOSCALED = """
+name: lab
+kind: aws
+region: us-east-1
+network: {nodes: public, zones: [us-east-1a, us-east-1b]}
+pools:
+- {name: cpu, type: m5.large}
+- {name: gpu, type: g5.xlarge, min: 0, max: 4}
+addons: [gpu, autoscaler]
+image: registry.example.org/longboat:1
+"""
+
 PUBLIC = """
 name: lab
 kind: aws

@@ -17,6 +17,8 @@ import yaml
 from longboat.cli.main import enter
 from longboat.clouds.aws.session import AwsSession
 from longboat.clouds.machine_types import shipped_table
+from longboat.clusters.cloud.aws.down import AwsDown
+from longboat.clusters.cloud.aws.permissions import autoscaler_policy
 from longboat.clusters.cloud.aws.stack import ClusterStack, ResourceEvent
 from longboat.clusters.cloud.aws.up import AwsUp
 from longboat.clusters.cluster_file import read_cluster
@@ -217,3 +219,17 @@ def test_subnets_that_are_not_what_the_file_says(aws: AwsSession, capfd: pytest.
     write("nets", (old, network % tuple(ids)))
     code, text = say(capfd, "up")
     assert code == 203 and f"{b['SubnetId']} is of {b['VpcId']} in us-east-1b" in text
+
+
+def test_the_autoscaler_gets_a_role_of_its_own(aws: AwsSession) -> None:
+    """Pod identities are an addition of ours to the server: accepted, and nothing more."""
+    write("scaled", ("addons: []", "addons: [autoscaler]\nimage: registry.example.org/longboat:1"))
+    spec = read_cluster("cluster.yaml").cloud
+    assert spec is not None
+    up = AwsUp("scaled", spec, aws)
+    assert up.apply(up.plan(shipped_table("aws"), lambda _: None), lambda _: None)
+    roles = [each for each in aws.call("iam", "list_roles")["Roles"] if "AutoscalerRole" in each["RoleName"]]
+    (role,) = (each["RoleName"] for each in roles)
+    policy = aws.call("iam", "get_role_policy", RoleName=role, PolicyName="autoscaler")["PolicyDocument"]
+    assert policy == autoscaler_policy("scaled", "us-east-1")
+    assert AwsDown("scaled", aws).run(lambda _: None, purged=AwsDown("scaled", aws).data()) == []

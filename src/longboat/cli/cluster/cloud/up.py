@@ -14,6 +14,7 @@ from longboat.cli.output.terminal import clean, say
 from longboat.clouds.aws.session import AwsSession
 from longboat.clusters.cloud.aws.credentials import kubeconfig_of
 from longboat.clusters.cloud.aws.up import AwsUp, UpPlan
+from longboat.clusters.cloud.spec import CloudSpec
 from longboat.clusters.kubeconfig_file import check_name, put_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import save_spec
@@ -43,6 +44,7 @@ def up_cloud(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     if system := stack.outputs.get("FileSystem"):
         say(f"longboat: files for all nodes: NFS, {system}.efs.{cloud.region}.amazonaws.com:/")
     install(spec, output)
+    check_gpus(spec, cloud)
     word = "as its file says" if changed else "nothing to do"
     say(f"longboat: {spec.name}: {word}; longboat run --on {spec.name} -- hostname")
     say(f"longboat: {cost.text}; longboat cluster down {spec.name} ends it")
@@ -54,6 +56,22 @@ def install(spec: ClusterSpec, output: str) -> None:
         from longboat.cli.cluster.addons import install_into
 
         install_into(spec, spec.name, output)
+
+
+def check_gpus(spec: ClusterSpec, cloud: CloudSpec) -> None:
+    """nvidia-smi in a pod of every GPU pool, where something offers the GPUs to pods. Raises EngineError."""
+    pools = [pool.name for pool in cloud.pools if pool.gpus]
+    if not pools or "gpu" not in spec.addons:
+        return
+    from longboat.clusters.cloud.gpu_check import check_pools, raise_if_bad
+    from longboat.kubeapi.client import Client
+
+    with Client.open(context=spec.name) as client:
+        verdicts = check_pools(client, pools, say)
+    for verdict in verdicts:
+        if verdict.is_tried:
+            say(f"longboat: pool {verdict.pool}: nvidia-smi: {clean(verdict.text)}")
+    raise_if_bad(verdicts)
 
 
 def show_plan(spec: ClusterSpec, plan: UpPlan, output: str) -> None:

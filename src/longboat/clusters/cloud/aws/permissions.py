@@ -20,6 +20,9 @@ _CLUSTER = (
     "CreateCluster", "DeleteCluster", "DescribeCluster", "UpdateClusterConfig", "UpdateClusterVersion",
     "CreateNodegroup", "DeleteNodegroup", "DescribeNodegroup", "ListNodegroups", "UpdateNodegroupConfig",
     "UpdateNodegroupVersion", "DescribeUpdate", "TagResource", "UntagResource", "CreateAccessEntry",
+    "CreateAddon", "DeleteAddon", "DescribeAddon", "UpdateAddon", "CreatePodIdentityAssociation",
+    "DeletePodIdentityAssociation", "DescribePodIdentityAssociation", "UpdatePodIdentityAssociation",
+    "ListPodIdentityAssociations",
 )  # fmt: skip
 _LOOK = (
     "sts:GetCallerIdentity", "eks:DescribeClusterVersions", "servicequotas:GetServiceQuota", "tag:GetResources",
@@ -54,6 +57,7 @@ _FILES = (
 _ROLES = (
     "CreateRole", "DeleteRole", "GetRole", "TagRole", "UntagRole", "UpdateAssumeRolePolicy", "AttachRolePolicy",
     "DetachRolePolicy", "ListAttachedRolePolicies", "ListRolePolicies", "GetRolePolicy", "PassRole",
+    "PutRolePolicy", "DeleteRolePolicy",
 )  # fmt: skip
 _SERVICE_ROLES = (
     "eks.amazonaws.com",
@@ -121,7 +125,8 @@ def _partition(region: str) -> str:
 
 
 def _eks(cluster: str) -> tuple[str, ...]:
-    return (f"cluster/{cluster}", f"nodegroup/{cluster}/*/*", f"access-entry/{cluster}/*")
+    kinds = ("nodegroup/{}/*/*", "access-entry/{}/*", "addon/{}/*/*", "podidentityassociation/{}/*")
+    return (f"cluster/{cluster}", *(kind.format(cluster) for kind in kinds))
 
 
 def _allow(name: str, service: str, actions: tuple[str, ...], *resources: str) -> Statement:

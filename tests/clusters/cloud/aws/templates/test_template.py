@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from longboat.clusters.cloud.aws.permissions import autoscaler_policy
 from longboat.clusters.cloud.aws.templates.network_template import subnet_cidrs
 from longboat.clusters.cloud.aws.templates.template import make_template, parameter_values, template_text
 from longboat.clusters.cloud.fields import MAX_POOLS
 from longboat.clusters.cloud.spec import CloudNetwork, CloudPool, CloudSpec, CloudStorage
 from longboat.clusters.cluster_file import read_cluster
-from tests.clusters.cloud.aws.files import EXISTING, PRIVATE, PUBLIC
+from tests.clusters.cloud.aws.files import AUTOSCALED, EXISTING, PRIVATE, PUBLIC
 
 
 def spec_of(text: str, folder: Path) -> CloudSpec:
@@ -27,7 +28,10 @@ def resources(template: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
     return {name: body["Properties"] for name, body in template["Resources"].items() if body["Type"] == kind}
 
 
-@pytest.mark.parametrize("text", [PRIVATE, PUBLIC, EXISTING], ids=["private", "public", "existing"])
+SHAPES = {"private": PRIVATE, "public": PUBLIC, "existing": EXISTING, "autoscaled": AUTOSCALED}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
 def test_cloudformation_takes_it(text: str, tmp_path: Path, cloud_programs: Path) -> None:
     file = tmp_path / "template.yaml"
     file.write_text(template_text("lab", spec_of(text, tmp_path)))
@@ -42,6 +46,18 @@ def test_the_checker_sees_mistakes(tmp_path: Path, cloud_programs: Path) -> None
     file.write_text(template_text("lab", spec_of(PRIVATE, tmp_path)).replace("CapacityType: SPOT", "CapacityType: SPT"))
     done = subprocess.run([cloud_programs / "cfn-lint", file], capture_output=True, text=True, check=False)
     assert "'SPT' is not one of" in done.stdout
+
+
+def test_the_autoscaler_alone_gets_its_rights(tmp_path: Path) -> None:
+    template = make_template("lab", spec_of(AUTOSCALED, tmp_path))
+    (identity,) = resources(template, "AWS::EKS::PodIdentityAssociation").values()
+    assert (identity["Namespace"], identity["ServiceAccount"]) == ("longboat-system", "longboat-autoscaler")
+    role = resources(template, "AWS::IAM::Role")["AutoscalerRole"]
+    assert [each["PolicyDocument"] for each in role["Policies"]] == [autoscaler_policy("lab", "us-east-1")]
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert "ManagedPolicyArns" not in role and "Policies" not in resources(template, "AWS::IAM::Role")["NodeRole"]
+    assert not resources(make_template("lab", spec_of(PRIVATE, tmp_path)), "AWS::EKS::Addon")
 
 
 def test_private_nodes_have_a_nat_gateway_and_public_ones_none(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import functools
 import re
 from typing import Any
 
+from longboat.clusters.cloud.aws.templates.autoscaler_template import autoscaler_resources
 from longboat.clusters.cloud.aws.templates.intrinsics import (
     VERSION_PARAMETER,
     Body,
@@ -40,6 +41,8 @@ def make_template(cluster: str, spec: CloudSpec) -> Body:
     for pool in spec.pools:
         resources |= pool_resources(spec, pool, cluster)
     resources |= _storage(cluster, spec)
+    if spec.autoscaler:
+        resources |= autoscaler_resources(cluster, spec.region)
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"The Kubernetes cluster {cluster}, made by Longboat",
