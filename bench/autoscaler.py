@@ -145,7 +145,7 @@ def exponent(rows: list[dict[str, float]]) -> float:
     """The slope of log(time) over log(nodes), by least squares."""
     points = [(math.log(row["nodes"]), math.log(row["cpu_s"])) for row in rows]
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points))
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+    return float(sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points))
 
 
 def main() -> None:

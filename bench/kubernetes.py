@@ -155,7 +155,7 @@ def sent_by(ground: grounds.Ground, tree: Path) -> int:
         sizes.append(len(asked.body or b""))
         return ask(asked)
 
-    transport.request = counted  # type: ignore[method-assign]
+    transport.request = counted  # type: ignore[method-assign,assignment]
     job = sdk.job(name="rerun", run="true")
     engine.submit(Submission(job=job, base=str(tree), environment=ground.environment))
     engine.close()
@@ -212,7 +212,7 @@ def verb_of(request: Any) -> str:
             return "watch"
         last = path.rstrip("/").rpartition("/")[2]
         if last in ("log", "exec"):
-            return last
+            return str(last)
         parts = path.strip("/").split("/")
         depth = len(parts) - (2 if parts[0] == "api" else 3)
         is_list = depth in (1, 3) if "namespaces" in parts else depth == 1

@@ -64,7 +64,7 @@ def _tee() -> float:
         index = Path(folder, "node", "logs", "0.out.idx").read_bytes()
         size, ended_ns = struct.unpack("<QQ", index[-16:])
         assert size == MEGABYTES * 1048576
-        return MEGABYTES / (ended_ns / 1e9 - begun)
+        return float(MEGABYTES / (ended_ns / 1e9 - begun))
 
 
 if __name__ == "__main__":

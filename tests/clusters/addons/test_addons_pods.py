@@ -114,7 +114,8 @@ def test_jobset_works_when_up_says_so(admin: Admin, kubectl: Kubectl, cluster: C
     (admin.folder / "jobset.json").write_text(json.dumps({"kind": "List", "items": objects}))
     admin.write(addons=["jobset"], manifests={"jobset": "jobset.json"})
     assert "jobset 0.12.0: works" in admin("up")
-    pod = {"containers": [{"name": "main", "image": "longboat.test/python:latest", "command": ["true"]}]}
+    main = {"name": "main", "image": images.reference("python"), "imagePullPolicy": "IfNotPresent", "command": ["true"]}
+    pod = {"containers": [main]}
     kubectl("apply", "-f", "-", text=json.dumps(jobset.job_set("mine", kubectl.options[1].partition("=")[2], pod)))
     kubectl("wait", "--for=condition=Completed", "jobset/mine", "--timeout=90s")
 
