@@ -84,7 +84,10 @@ def tables(results: dict[str, Any]) -> str:
 
 def alone(about: dict[str, str] | None) -> list[str]:
     """When a part was measured by itself, after the others: on which day, under which load."""
-    return ["", f"Measured by itself {about['measured']}, at a load average of {about['load']}."] if about else []
+    if not about:
+        return []
+    where = f" on {about['cores']} cores" if "cores" in about else ""
+    return ["", f"Measured by itself {about['measured']}{where}, at a load average of {about['load']}."]
 
 
 def with_tables(page: str, results: dict[str, Any]) -> str:
@@ -109,7 +112,7 @@ def measure(chosen: list[str]) -> dict[str, Any]:
     today = time.strftime("%Y-%m-%d", time.gmtime())
     if chosen and "machine" in results:
         for part in chosen:
-            results.setdefault("alone", {})[part] = {"measured": today, "load": about["load"]}
+            results.setdefault("alone", {})[part] = {key: about[key] for key in ("cores", "load")} | {"measured": today}
         return results
     results["machine"] = about
     results["measured"] = today
