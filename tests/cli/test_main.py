@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from longboat.cli.main import MORE, cli, enter
@@ -39,6 +40,28 @@ def test_every_command_has_a_module_with_the_same_name_and_help() -> None:
             command = cli.get_command(ctx, name)
             assert command is not None and command.name == name
             assert command.help, name
+
+
+def groups() -> list[str]:
+    with cli.make_context("longboat", ["ps"]) as ctx:
+        return [name for name in cli.table if isinstance(cli.get_command(ctx, name), click.Group)]
+
+
+@pytest.mark.parametrize("name", groups())
+def test_what_a_group_says_of_its_commands_fits_on_a_terminal(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert enter([name, "--help"]) == 0
+    listed = capsys.readouterr().out.partition("\nCommands:\n")[2].partition("\nOptions:\n")[0]
+    assert listed
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+
+
+def test_only_commands_that_take_several_clusters_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, takes_several in {"run": True, "ps": True, "gpus": True, "cost": True, "logs": False}.items():
+        assert enter([name, "--help"]) == 0
+        assert ("Several: lab,aws,local" in capsys.readouterr().out) is takes_several, name
 
 
 def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:

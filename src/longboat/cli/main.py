@@ -24,7 +24,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Train": {
         "run": ("commands.jobs.run", "Run a script, a job file or a command."),
         "sweep": ("commands.sweeps.group", "Try a job with many parameters; find the best."),
-        "rerun": ("commands.jobs.rerun", "Run a run once more, with its code."),
+        "rerun": ("commands.jobs.rerun", "Run the job of a run once more, with its code."),
         "check": ("commands.jobs.check", "Validate job files and show what would run."),
         "init": ("commands.jobs.init", "Write a job file, from a script or a few questions."),
     },

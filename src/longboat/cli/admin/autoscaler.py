@@ -54,7 +54,7 @@ def command() -> None:
     """
 
 
-@command.command("plan")
+@command.command("plan", short_help="Print what would be done now, and why.")
 @input_options
 @click.option("--save", type=click.Path(), metavar="FILE", help="Save the snapshot of the cluster, for --snapshot.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
@@ -85,7 +85,7 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
     write(plain_plan(scaling_plan), output)
 
 
-@command.command("simulate")
+@command.command("simulate", short_help="Replay a trace of jobs, beside other autoscalers.")
 @click.argument("trace", required=False, metavar="[TRACE]")
 @click.option("--pools", type=click.Path(), metavar="FILE", help="The pools and settings, as YAML.")
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Policy to simulate, or all. Repeatable.")
@@ -116,7 +116,7 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
     "--never-join", type=click.FloatRange(0, 1), metavar="SHARE", default=0.0, help="Share of machines that never join."
 )
 def simulate(**given: Any) -> None:
-    """Replay a trace of jobs; compare cost and waiting times of Longboat with those of other autoscalers.
+    """Replay a trace of jobs: cost and waiting times, beside other autoscalers.
 
     TRACE is a CSV file (timestamp, duration, num_gpus), or generate:philly, generate:bursts, generate:diurnal,
     generate:sweeps, generate:even, generate:waves. Policies: longboat, cluster-autoscaler, karpenter, ec2-autoscaler,
@@ -127,7 +127,7 @@ def simulate(**given: Any) -> None:
     run(*command_of(given))
 
 
-@command.command("explain")
+@command.command("explain", short_help="Say why a node, run, pod or pool is (not) scaled.")
 @click.argument("name", metavar="NODE|RUN|POD|POOL")
 @input_options
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
@@ -189,7 +189,7 @@ def run(context: str | None, home: str | None, pools: str, interval: str, **how:
     return run_live(context, home, pools, RunOptions(interval_s=max(interval_s, 0.1), **how))
 
 
-@command.command("status")
+@command.command("status", short_help="Show the leader, pools, waiting runs and actions.")
 @ON
 @HOME
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
@@ -208,7 +208,7 @@ def status(context: str | None, home: str | None, output: str) -> None:
     write({"leader": holder, **plain(report)}, output)
 
 
-@command.command("retry")
+@command.command("retry", short_help="Ask pools again that are off or in backoff.")
 @click.argument("pools", nargs=-1, metavar="[POOL]...")
 @ON
 @HOME

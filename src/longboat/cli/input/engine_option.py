@@ -24,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _CHOSEN = "longboat.place"
+_TAKE_SEVERAL = ("run", "ps", "gpus", "cost")
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -57,6 +58,15 @@ def complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: 
     return [CompletionItem(name) for name in sorted(contexts) if name.startswith(incomplete)]
 
 
+class ContextOption(click.Option):
+    """`--on`, whose help says where several clusters may be named."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        takes_several = record is not None and ctx.command.name in _TAKE_SEVERAL
+        return (record[0], f"{record[1]} Several: lab,aws,local or all.") if record and takes_several else record
+
+
 def engine_options(function: F) -> F:
     """`--engine`, `--on`, `--namespace`: the engine and cluster of the runs."""
     options = (
@@ -66,7 +76,8 @@ def engine_options(function: F) -> F:
             "context",
             metavar="CONTEXT",
             shell_complete=complete_contexts,
-            help="The cluster of this kubeconfig context; run, ps, gpus and cost take several: lab,aws,local or all.",
+            cls=ContextOption,
+            help="The cluster of this kubeconfig context.",
         ),
         _option("--namespace", metavar="NAME", help="The namespace in the cluster."),
     )

@@ -56,7 +56,7 @@ def opened(run: str, *, is_whole: bool = False) -> Iterator[tuple[str, bool, Che
         yield name, is_final, place
 
 
-@command.command("ls")
+@command.command("ls", short_help="List the checkpoints of a run.")
 @run_argument
 @output_option()
 @engine_options
@@ -95,7 +95,7 @@ def state_words(entry: CheckpointEntry) -> str:
     return ", ".join(words)
 
 
-@command.command("get")
+@command.command("get", short_help="Copy a checkpoint here, whole or not at all.")
 @click.argument("checkpoint", metavar="RUN[:STEP]", shell_complete=run_names)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @engine_options
@@ -133,12 +133,12 @@ def remove_command(checkpoints: Sequence[str], force: bool) -> None:
                 print(f"{name}:{entry.step}")
 
 
-@command.command("promote")
+@command.command("promote", short_help="Mark a checkpoint: `keep` never removes it.")
 @click.argument("checkpoint", metavar="RUN[:STEP]", shell_complete=run_names)
 @click.option("--undo", is_flag=True, help="Take the mark away.")
 @engine_options
 def promote_command(checkpoint: str, undo: bool) -> None:
-    """Mark a checkpoint so that it is never removed by `keep`; without STEP the newest. RUN:promoted names it."""
+    """Mark a checkpoint, the newest without STEP, so that `keep` never removes it. RUN:promoted names it."""
     from longboat.storage.inventory.actions import promote
 
     run, wanted = split(checkpoint)
@@ -152,7 +152,10 @@ def promote_command(checkpoint: str, undo: bool) -> None:
 @output_option("table", "json", "yaml")
 @engine_options
 def verify_command(checkpoint: str, output: str) -> None:
-    """Read all of a checkpoint and compare it with what was written; without STEP every complete one."""
+    """Read a checkpoint and compare it with what was written.
+
+    Without STEP: every complete one. Exit code 205 if something differs.
+    """
     from longboat.storage.inventory.actions import verify
 
     run, wanted = split(checkpoint)

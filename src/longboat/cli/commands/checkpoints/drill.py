@@ -29,11 +29,11 @@ TOLERANCE = 0.01
 @click.command("drill", short_help="Kill parts of a run, and check that it recovers.")
 @click.argument("target", metavar="RUN|FILE.yaml", shell_complete=run_names)
 @click.option(
-    "--kill", "kills", multiple=True, metavar="WHAT[@step=N]", help="rank=1, node or launcher[=NODE]; repeat."
+    "--kill", "kills", multiple=True, metavar="WHAT[@step=N]", help="rank=1, node or launcher[=NODE]. Repeatable."
 )
 @click.option("--metric", metavar="NAME", help="What is compared at equal steps.  [default: loss]")
 @click.option("--tolerance", type=float, default=TOLERANCE, show_default=True, help="Relative difference allowed.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a field of the job file.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change any field of the job. Repeatable.")
 @output_option("table", "json", "yaml")
 @engine_options
 def command(

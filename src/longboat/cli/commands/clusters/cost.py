@@ -26,14 +26,14 @@ BY = re.compile(r"run|user|pool|label(=.+)?")
 @click.command("cost", short_help="Add up GPU-hours and money, by run, user, label or pool.")
 @click.option("--since", default="7d", show_default=True, metavar="TIME", callback=seconds, help="How far back.")
 @click.option("--by", default="run", show_default=True, metavar="run|user|label[=KEY]|pool", help="What is one row.")
-@click.option("--used", is_flag=True, help="In clusters too, read how much of it GPUs computed: it takes its time.")
+@click.option("--used", is_flag=True, help="Read in clusters too how much of it GPUs computed; slow.")
 @output_option("table", "json", "yaml", "csv")
 @engine_options
 def command(since: float, by: str, used: bool, output: str) -> int:
-    """Add up what runs had of GPUs, in GPU-hours and money. Runs that were removed are not known any more.
+    """Add up the GPU-hours of runs and what they cost. Runs that were removed are not counted.
 
     ASKED counts from the submission, HELD what attempts had, USED what the GPUs computed of it, IDLE the rest.
-    By pool, PAID is what machines that are there now were there for, and IDLE what no run held of it.
+    By pool, PAID is how long the machines of today have existed, and IDLE what no run held of it.
     The price of a GPU-hour is `gpu_hour` of the settings, else that of the machine types.
     """
     if not BY.fullmatch(by):

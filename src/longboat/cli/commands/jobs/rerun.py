@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from longboat.engines.engine import Engine
 
 
-@click.command("rerun", short_help="Run a run once more.")
+@click.command("rerun", short_help="Run the job of a run once more.")
 @run_argument
 @click.option("--fresh-code", is_flag=True, help="Take the code from its folder again.")
 @click.option("--resume", is_flag=True, help="Start from the newest checkpoint of that run.")

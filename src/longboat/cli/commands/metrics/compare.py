@@ -48,7 +48,7 @@ WIDEST = 40
 def command(runs: Sequence[str], label: str | None, sweep: str | None, diff: bool, output: str) -> None:
     """Compare runs: what differs in their jobs and code, and metrics at the last step that all of them have reached.
 
-    RUN and . shows what has changed in the folder of its code since. -o html is one page that can be mailed.
+    `compare RUN .` shows what has changed in the folder of its code since. -o html is one page that can be mailed.
     """
     place, home = open_engine(), Home()
     if NOW in runs:

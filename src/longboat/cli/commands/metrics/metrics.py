@@ -29,7 +29,7 @@ BYTES = ("memory", "gpu_memory", "network_in", "network_out", "disk_read", "disk
 
 @click.command("metrics", short_help="Show curves of a run: loss, GPUs, memory.")
 @run_argument
-@click.option("--metric", "names", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
+@click.option("--metric", "names", multiple=True, metavar="NAME", help="Only this metric. Repeatable.")
 @output_option("table", "json", "csv", "svg")
 @engine_options
 def command(run: str, names: Sequence[str], output: str) -> None:

@@ -20,7 +20,7 @@ from longboat.sdk.names import match
 @click.option("--wait/--no-wait", default=True, help="Return when the runs have ended (default), or at once.")
 @engine_options
 def command(runs: Sequence[str], grace: float | None, everything: bool, wait: bool) -> None:
-    """Stop runs: SIGTERM to every rank, after the grace SIGKILL. Prints the names of the runs it stopped."""
+    """Stop runs: SIGTERM to every rank, SIGKILL after the grace. Prints the names of the runs it stopped."""
     if bool(runs) == everything:
         raise UsageError("name the runs to stop, or --all", hint="longboat ps lists them; - is the latest")
     place = open_engine()

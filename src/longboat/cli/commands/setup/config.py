@@ -27,7 +27,10 @@ def command() -> None:
 @click.argument("key")
 @click.argument("value")
 def set_command(key: str, value: str) -> None:
-    """Set one key to a value as in YAML: longboat config set kubernetes.storage.claim training"""
+    """Set one key to a value, written as in YAML.
+
+    For example: longboat config set kubernetes.storage.claim training
+    """
     from longboat.engines.kubernetes.settings import path_of, write_setting
 
     write_setting(os.environ, key, value)

@@ -39,7 +39,7 @@ def command(file: str | None, bundle: str | None, output: str, **switches: bool)
     """Check what runs need on this machine (or, with --on, in a cluster), and say how to mend what is missing.
 
     A cluster is examined from the kubeconfig to a pod that trains for one step; pods of the doctor are removed again.
-    Exit code 205 if something is broken, 0 otherwise: warnings and what could not be looked at are said.
+    Exit code 205 if something is broken; 0 otherwise, also with warnings and with checks that could not be made.
     """
     if switches["bandwidth"] and switches["no_pods"]:
         raise UsageError("--bandwidth needs pods, and --no-pods makes none", hint="leave one of them out")

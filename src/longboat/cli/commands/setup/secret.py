@@ -21,7 +21,7 @@ def command() -> None:
     """Keep secrets for runs: a job names them (`secrets: [TOKEN]`), and its ranks see them as variables."""
 
 
-@command.command("set")
+@command.command("set", short_help="Store a secret, from stdin or the terminal.")
 @click.argument("name")
 def set_command(name: str) -> None:
     """Store a secret: its value is read from stdin, or asked for on a terminal."""

@@ -183,7 +183,9 @@ def remove_command(names: Sequence[str], yes: bool) -> None:
 @output_option("table", "json", "yaml")
 @cluster_options
 def probe_command(names: Sequence[str], compare: bool, size: str, files: int, image: str | None, output: str) -> None:
-    """Measure volumes from inside a pod, one after the other, and say what that means for a training.
+    """Measure how fast volumes are, from inside a pod.
+
+    Several are measured one after the other. What the figures mean for a training is said.
 
     Without NAME: the storage that runs keep their checkpoints in (longboat config set kubernetes.storage ...).
     """

@@ -32,13 +32,15 @@ PORT = 6006  # TensorBoard's own
 @click.option("--all", "everything", is_flag=True, help="All runs, also those that begin later.")
 @click.option("-l", "--label", "labels", multiple=True, metavar="K[=V]", help="All runs with this label, or K!=V.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of this machine (default: 6006).")
-@click.option("--idle", default="1h", callback=seconds, metavar="TIME", help="End when nobody looked for so long (1h).")
+@click.option(
+    "--idle", default="1h", callback=seconds, metavar="TIME", help="End when nobody looks for this long (1h)."
+)
 @click.option("-d", "--detach", is_flag=True, help="Return once it is ready; it goes on.")
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 @click.option("--image", metavar="IMAGE", help="In a cluster: an image with TensorBoard.")
 @click.option("--setup", metavar="COMMAND", help="In a cluster: run before, such as pip install tensorboard.")
-@click.option("--volume", multiple=True, metavar="TARGET=SOURCE", help="In a cluster: as of run. Repeatable.")
-@click.option("--env", multiple=True, metavar="K[=V]", help="In a cluster: as of run. Repeatable.")
+@click.option("--volume", multiple=True, metavar="TARGET=SOURCE", help="In a cluster: as for run. Repeatable.")
+@click.option("--env", multiple=True, metavar="K[=V]", help="In a cluster: as for run. Repeatable.")
 @engine_options
 def command(runs: tuple[str, ...], labels: tuple[str, ...], **options: Any) -> int:
     """Show the TensorBoard curves of runs side by side; without RUN, of the latest. Prints the URL.

@@ -32,7 +32,7 @@ PORT = 8888  # Jupyter's own
 @click.argument("words", nargs=-1, type=click.Path(), metavar="[FILE.yaml]...")
 @job_options
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of this machine (default: 8888).")
-@click.option("--idle", default="1h", callback=seconds, metavar="TIME", help="End when unused for so long (1h).")
+@click.option("--idle", default="1h", callback=seconds, metavar="TIME", help="End when unused for this long (1h).")
 @click.option("-d", "--detach", is_flag=True, help="Return once it is ready and print the run's name; it goes on.")
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 def command(words: tuple[str, ...], **options: Any) -> int:

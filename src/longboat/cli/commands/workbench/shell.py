@@ -33,14 +33,16 @@ class ShellCommand(TargetCommand):
 @click.command("shell", cls=ShellCommand, short_help="Open a terminal on a node with GPUs.")
 @click.argument("words", nargs=-1, type=click.Path(), metavar="[FILE.yaml]... [-- COMMAND...]")
 @job_options
-@click.option("--idle", default="1h", callback=seconds, metavar="TIME", help="End when nobody was inside so long (1h).")
+@click.option(
+    "--idle", default="1h", callback=seconds, metavar="TIME", help="End when nobody is in it for this long (1h)."
+)
 @click.option("--keep", is_flag=True, help="Keep it when the shell ends: longboat shell opens it again.")
 @click.option("-d", "--detach", is_flag=True, help="Only start it, and print the run's name; for ssh-config.")
 def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) -> int:
     """Open a shell, or run a COMMAND, where a training would run: with its GPUs, image, code, volumes and secrets.
 
     It waits for its GPUs as all runs do. When the shell ends the run does; called a second time while one is open,
-    it opens another terminal on the same. Returns the exit code of the shell.
+    it opens another terminal on the same node. Returns the exit code of the shell.
     """
     if options["detach"] and command:
         raise UsageError("--detach with a command", hint="longboat run -d runs a command without a terminal")

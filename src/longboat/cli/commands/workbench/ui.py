@@ -21,12 +21,18 @@ from longboat.cli.output.terminal import say
     help="Also the cluster of this kubeconfig context. Repeatable.",
 )
 @click.option("--namespace", metavar="NAME", help="The namespace in these clusters.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Default: a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port (default: a free one).")
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser (default), or only print it.")
 @click.option("--read-only", is_flag=True, help="Nothing can be stopped, started or removed from the page.")
-@click.option("--bind", default="127.0.0.1", metavar="ADDRESS", help="Default: only this machine reaches it.")
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="With --bind: PEM.")
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Its key.")
+@click.option(
+    "--bind", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on (default: this machine only)."
+)
+@click.option(
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="With --bind: certificate."
+)
+@click.option(
+    "--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="With --bind: its private key."
+)
 @click.option("--insecure-bind", is_flag=True, help="--bind without TLS: behind a proxy that has it.")
 @click.option("--public-url", metavar="URL", help="Where browsers reach it behind a proxy: https://HOST[:PORT].")
 def command(
