@@ -171,6 +171,23 @@ def test_links_in_documents_lead_somewhere() -> None:
     assert not broken
 
 
+def anchors(page: Path) -> set[str]:
+    """What headings of a page are linked by, as GitHub makes it: `## The gate, explained` is `the-gate-explained`."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_into_a_page_lead_to_a_heading() -> None:
+    broken = []
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]:
+        for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text()):
+            there = page.parent / target if target else page
+            if there.suffix == ".md" and anchor not in anchors(there):
+                broken.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
+    assert not broken
+
+
 def test_every_page_is_in_the_index() -> None:
     docs = ROOT / "docs"
     indexed = set(re.findall(r"\]\(([^)#]+)\)", (docs / "README.md").read_text()))
