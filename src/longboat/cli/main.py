@@ -63,6 +63,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "ssh-config": ("commands.workbench.ssh_config", "Print the ssh configuration of an open shell or notebook."),
         "drill": ("commands.checkpoints.drill", "Kill parts of a run, and check that it recovers."),
         "volume": ("commands.setup.volume", "List, make, remove and measure volumes of a cluster."),
+        "data": ("commands.setup.data", "List, import, verify and remove data on a shared volume."),
         "import": ("commands.jobs.import_", "Translate job files and cluster files of other tools."),
         "schema": ("commands.jobs.schema", "Print the JSON schema of a job file."),
         "autoscaler": ("admin.autoscaler", "Grow and shrink pools of machines; say why."),

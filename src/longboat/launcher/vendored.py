@@ -50,6 +50,8 @@ FILES = (
     "storage/download_prefix.py",
     "storage/fences.py",
     "storage/http.py",
+    "storage/imported/__init__.py",
+    "storage/imported/import_program.py",
     "storage/http_source.py",
     "storage/progress.py",
     "storage/retention.py",

@@ -23,7 +23,8 @@ from longboat.bundles.disk import errors_explained, remove_tree, replace_file
 from longboat.bundles.trees import TreeLimits
 from longboat.core.errors import EngineError
 from longboat.storage.download import DEFAULT_TRANSFER, Transfer, fetch, file_name, redacted
-from longboat.storage.urls import check_import, is_object_url, object_url
+from longboat.storage.imported.import_program import measured
+from longboat.storage.urls import check_import, is_object_url, is_secret, object_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,18 +107,33 @@ def _import(item: DataImport, place: str, key: str, means: _Means) -> None:
         from longboat.storage.download_prefix import fetch_below
 
         size = fetch_below(object_url(item.url), part, stage, means.environment, means.transfer, means.progress)
-        digest = None
+        digest = tag = None
     else:
-        fetch(item.url, part, transfer=means.transfer, progress=means.progress, environment=means.environment)
+        tag = fetch(item.url, part, transfer=means.transfer, progress=means.progress, environment=means.environment)
         digest, size = _checked(item, part), os.stat(part).st_size
         _fill(item, part, stage)
-    names = sorted(os.listdir(stage))[:_MOST_NAMES]  # what lies in the target because of this import, at its top
+    is_unpacked = not os.path.isfile(f"{stage}/{file_name(item.url)}")
+    every = sorted(os.listdir(stage))
+    # What `longboat data verify` compares with; where there are more names than a marker holds, nothing.
+    files, content = measured(stage, every) if len(every) <= _MOST_NAMES else (None, None)
+    names = every[:_MOST_NAMES]  # what lies in the target because of this import, at its top
     # The marker says "all is here" for ever: what it speaks of must be on the disk before it is.
     durable.sync_tree(stage)
     for folder in _merge(stage, place):
         durable.sync_folder(folder)
     remove_tree_if_there(stage)
-    marker = {"sha256": digest, "size": size, "time": time.time(), "names": names}
+    marker = {
+        "url": redacted(item.url),
+        "is_secret": is_secret(item.url),
+        "tag": tag,
+        "sha256": digest,
+        "size": size,
+        "time": time.time(),
+        "names": names,
+        "is_unpacked": is_unpacked,
+        "files": files,
+        "bytes": content,
+    }
     replace_file(f"{own}/{key}.json", json.dumps(marker).encode(), own, is_durable=True)
     remove_tree_if_there(part)
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from longboat.bundles.disk import errors_explained, explain
 from longboat.core.errors import EngineError
-from longboat.storage.transfers import CHUNK, DEFAULT_TRANSFER, Download, Transfer, not_through_links
+from longboat.storage.transfers import (
+    BROKEN,
+    CHUNK,
+    DEFAULT_TRANSFER,
+    Download,
+    Transfer,
+    not_through_links,
+    reason_of,
+    tag_of,
+)
 from longboat.storage.urls import check_url, file_name, is_object_url, object_url, redacted
 
 if TYPE_CHECKING:
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
 
     from longboat.storage.transfers import Progress, Source
 
-__all__ = ["DEFAULT_TRANSFER", "Transfer", "check_url", "fetch", "file_name", "redacted"]
+__all__ = ["DEFAULT_TRANSFER", "Transfer", "check_url", "current_tag", "fetch", "file_name", "redacted"]
 
 
 def fetch(
@@ -30,27 +39,55 @@ def fetch(
     transfer: Transfer = DEFAULT_TRANSFER,
     progress: Progress | None = None,
     environment: Mapping[str, str] | None = None,
-) -> None:
+) -> str | None:
     """Bring the content of the URL to the file `place`. What an earlier call left there is carried on where the server
-    can tell that it is still the same content. `environment` has the credentials of stores. Raises EngineError."""
+    can tell that it is still the same content. `environment` has the credentials of stores. Raises EngineError.
+
+    Answers with what the server calls this content: an ETag, or the time of its last change."""
     check_url(url)
     if urllib.parse.urlsplit(url).scheme == "file":
         _copy_local(url, place, progress)
-        return
-    source: Source
+        return _local_tag(url)
+    with errors_explained(place):
+        download = Download(_source(url, transfer, environment), place, transfer, progress)
+        download.run()
+    return download.tag
+
+
+def current_tag(
+    url: str, *, transfer: Transfer = DEFAULT_TRANSFER, environment: Mapping[str, str] | None = None
+) -> str | None:
+    """What the source calls its content now, as `fetch` answers; nothing is read of it. Raises EngineError."""
+    check_url(url)
+    if urllib.parse.urlsplit(url).scheme == "file":
+        return _local_tag(url)
+    source = _source(url, transfer, environment)
+    try:
+        with source.open(0, None, transfer.timeout_s) as response:
+            return tag_of(response)
+    except BROKEN as error:
+        raise EngineError(f"{source.shown}: cannot be asked: {reason_of(error, transfer.timeout_s)}") from None
+
+
+def _local_tag(url: str) -> str | None:
+    try:
+        state = os.stat(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
+    except OSError:
+        return None
+    return f"{state.st_mtime_ns}-{state.st_size}"
+
+
+def _source(url: str, transfer: Transfer, environment: Mapping[str, str] | None) -> Source:
     if is_object_url(url):
         from longboat.storage.stores.object_store import ObjectSource
         from longboat.storage.stores.registry import open_store
 
         where = object_url(url)
         store = open_store(where, os.environ if environment is None else environment, transfer)
-        source = ObjectSource(store, where.key)
-    else:
-        from longboat.storage.http_source import WebSource
+        return ObjectSource(store, where.key)
+    from longboat.storage.http_source import WebSource
 
-        source = WebSource(url)
-    with errors_explained(place):
-        Download(source, place, transfer, progress).run()
+    return WebSource(url)
 
 
 def _copy_local(url: str, place: str, progress: Progress | None) -> None:

@@ -67,7 +67,8 @@ class _Notes(NamedTuple):
     synced: int = 0  # bytes that were on the disk then
 
 
-def _tag_of(response: Any) -> str | None:
+def tag_of(response: Any) -> str | None:
+    """By which a source tells its content from another one; None: it does not."""
     tag: str | None = response.headers.get("ETag") or response.headers.get("Last-Modified")
     if tag and tag.startswith("W/"):
         tag = response.headers.get("Last-Modified")  # a weak tag does not vouch for the bytes
@@ -103,6 +104,7 @@ class Download:
         self._place = place
         self._transfer = transfer
         self._progress = progress
+        self.tag: str | None = None  # of what was fetched last
 
     def run(self) -> None:
         self._drop_unsynced()
@@ -204,14 +206,15 @@ class Download:
     def _is_same(self, response: Any, total: int | None) -> bool:
         """Whether a part belongs to what is here: some servers send any part asked for, whatever the condition."""
         before = self._recalled()
-        now = (_tag_of(response), total)
+        now = (tag_of(response), total)
         return all(new is None or old is None or new == old for old, new in zip((before.tag, before.size), now))
 
     def _remember(self, response: Any, total: int | None, done: int) -> _Notes:
         """Keep what the server says about the content: an ETag, or else the time of the last change, and its size."""
         if done:
             durable.sync_file(self._place)  # what is carried on with counts as synced from now on
-        notes = _Notes(_tag_of(response), total, durable.boot_id(), done)
+        self.tag = tag_of(response)
+        notes = _Notes(self.tag, total, durable.boot_id(), done)
         self._write_notes(notes)
         return notes
 
