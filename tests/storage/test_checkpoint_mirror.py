@@ -14,8 +14,8 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.storage import checkpoint_mirror
-from longboat.storage.checkpoint_mirror import Gone, Mirror, fetch_checkpoint, files_of
-from longboat.storage.checkpoints import complete_steps, newest_complete
+from longboat.storage.checkpoint_mirror import Gone, Mirror, fetch_checkpoint
+from longboat.storage.checkpoints import complete_steps, files_of, newest_complete
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url, run_url

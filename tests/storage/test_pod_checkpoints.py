@@ -10,6 +10,7 @@ import pytest
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.runs import LogQuery
 from longboat.storage.checkpoint_mirror import Mirror
+from longboat.storage.inventory.store_place import StorePlace
 from tests.engines.kubernetes.benches import Bench
 from tests.storage.realstores import ALONE, KEYS, Running
 
@@ -94,3 +95,37 @@ def test_both_nodes_resume_from_the_bucket_another_run_too_and_purge_empties_it(
     bench.engine = bench.open()
     bench.engine.delete(first.name, purge=True)
     assert mirror.complete() == []
+
+
+JUDGED = """
+import os, sys, longboat
+
+if sys.argv[1] == "train":
+    for step in (1, 2, 3):
+        with longboat.checkpoint(step) as folder:
+            open(os.path.join(folder, "step"), "w").write(str(step))
+else:
+    for step, folder in longboat.new_checkpoints():
+        print("evaluates", open(os.path.join(folder, "step")).read(), flush=True)
+        longboat.evaluated(step, accuracy=1.0 / step)
+    print("ends", flush=True)
+"""
+
+
+def test_an_evaluator_in_a_pod_of_its_own_follows_to_the_last(store: Running, bench: Bench) -> None:
+    """It has no folder in common with the training, which is over before the store has its last checkpoint."""
+    bench.environment.update({**ALONE, **KEYS})
+    roles = {"worker": {"run": "python train.py train"}, "evaluator": {"run": "python train.py judge"}}
+    keep = {"last": 3, "best": 1, "metric": "accuracy"}
+    given: dict[str, Any] = {"env": {"AWS_ENDPOINT_URL": store.url}, "secrets": list(KEYS), "grace": "60s"}
+    submission = bench.submission(
+        JUDGED, run=None, roles=roles, checkpoints={"to": "s3://data/judged", "keep": keep}, **given
+    )
+    name = bench.engine.submit(submission).name
+    status = bench.engine.wait(name, timeout_s=LONG_S)
+    text = b"".join(line.data for line in bench.engine.logs(name, LogQuery())).decode()
+    assert status.phase == "succeeded", text
+    lines = [line for line in text.splitlines() if line.startswith(("evaluates", "ends"))]
+    assert lines == ["evaluates 1", "evaluates 2", "evaluates 3", "ends"], text
+    entries = StorePlace(str(status.checkpoint_dir), store.environment).entries()
+    assert [(entry.step, entry.metrics) for entry in entries] == [(n, {"accuracy": 1.0 / n}) for n in (1, 2, 3)]

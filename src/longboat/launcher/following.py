@@ -27,6 +27,7 @@ _LOOK_S = 0.5
 _MARKER_MAX = 1 << 16
 """Bytes of a marker that make its digest, as in `storage.fences`."""
 _followed: dict[int, str] = {}  # of each step that came last, the digest of its marker
+_said: list[dict[str, Any]] = []  # what the launcher was told last
 
 
 def new_checkpoints(*, newest_only: bool = False) -> Iterator[tuple[int, str]]:
@@ -39,17 +40,43 @@ def new_checkpoints(*, newest_only: bool = False) -> Iterator[tuple[int, str]]:
     latest = -1
     while True:
         is_last = trainer.should_stop()
+        _say(latest, newest_only)
+        is_last = is_last and _is_all_here()
         parent = trainer.checkpoint_dir()
         fresh = [each for each in _complete(parent) if each[0] > latest and not _is_evaluated(parent, each[0], each[2])]
         for step, path, digest in fresh[-1:] if newest_only else fresh:
             latest = step
             _followed[step] = digest
+            _say(latest, newest_only)
             if os.path.isdir(path):  # it may have been removed while an earlier one was evaluated
                 yield step, path
         if is_last:
             return
         if not fresh:
             time.sleep(_LOOK_S)
+
+
+def _say(latest: int, newest_only: bool) -> None:
+    """Tell the launcher that this rank follows, and how far it is: one in another pod than the writer fetches what
+    comes next from the object store. Before it is there, a short training's end would end this rank too."""
+    folder, rank = os.environ.get("LONGBOAT_NODE_DIR"), os.environ.get("LONGBOAT_RANK", "")
+    wish = {"at": latest, "newest_only": newest_only}
+    if not folder or not rank.isdigit() or _said == [wish]:
+        return
+    place = os.path.join(folder, "follows-" + rank)
+    try:
+        with open(place + ".tmp", "w") as file:
+            json.dump(wish, file)
+        os.replace(place + ".tmp", place)
+        _said[:] = [wish]
+    except OSError as error:
+        trainer._warn("the launcher was not told of checkpoints to follow: %s" % error.strerror)
+
+
+def _is_all_here() -> bool:
+    """Whether all that the training wrote can be seen here, as far as the launcher knows."""
+    place = os.path.join(os.environ.get("LONGBOAT_NODE_DIR") or "", "following.json")
+    return not os.path.exists(place) or bool(_fields(place)[0].get("is_all"))
 
 
 def evaluated(number: int, **metrics: Any) -> None:

@@ -33,6 +33,8 @@ FULL_DISK_S = 60.0
 RETRY_S = 0.5
 UNKILLABLE_S = 30.0
 """SIGKILL works at once but for processes that hang in the kernel, on a dead mount or driver."""
+EVALUATORS = ("evaluator", "eval")
+"""Roles that judge checkpoints beside the training, the last one when it has ended."""
 EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_LOST, EXIT_HANG = 200, 201, 205, 208, 210
 
 
@@ -65,6 +67,8 @@ class NodeLauncher:
         self._before = before
         self._membership: Membership | None = None
         self._is_swept = False  # no process is left
+        self._has_begun = False  # the ranks were started
+        self._end_at: float | None = None  # a success for which ranks that are not started yet have time until then
 
     def run(self) -> int:
         """Run the node from setup to outcome. Returns the exit code."""
@@ -123,12 +127,15 @@ class NodeLauncher:
         if ranks is not None:
             state.phase = "running"
             ranks.start()
+            self._has_begun = True
             self.heartbeats.watch(self._hung, ranks.killed)
             start_sampling(state, self.heartbeats.trees)
             if plan.checkpoint_dir and (plan.checkpoint_store or self._membership is not None):
                 from .pod.checkpoint_upload import watch_checkpoints
 
                 watch_checkpoints(state, plan.checkpoint_dir)
+            if self._end_at is not None:
+                self._end("success", max(0.0, self._end_at - time.monotonic()))
         while state.running or state.is_asking or (state.is_serving and not state.is_over):
             self.loop.turn()
         state.is_done = True
@@ -190,8 +197,14 @@ class NodeLauncher:
 
     def _end(self, reason: str, grace_s: float) -> None:
         state = self.state
-        if state.end_by(reason):
-            state.terminate(grace_s)
+        is_evaluator = reason == "success" and self.plan.role in EVALUATORS
+        if is_evaluator and not self._has_begun and not state.is_over and grace_s > 0:
+            # A training can be over before this node is ready: its last checkpoint is judged all the same.
+            self._end_at = time.monotonic() + grace_s
+            self.loop.after("end", grace_s, lambda: self._end(reason, 0.0))
+        elif state.end_by(reason):
+            self.loop.cancel("end")
+            state.terminate(grace_s, lets_begin=is_evaluator)
         elif state.ending is None or self._is_swept:
             return
         elif grace_s == 0:  # told again, without grace
@@ -221,6 +234,7 @@ class NodeLauncher:
         elif order["do"] == "dump":
             self._hung(None)
         elif order["do"] == "end":
+            self.state.awaited_step = order.get("newest")
             self._end(str(order["reason"]), float(order["grace_s"]))
 
     def _end_in_gang(self, reason: str, grace_s: float) -> None:

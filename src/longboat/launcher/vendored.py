@@ -48,6 +48,7 @@ FILES = (
     "storage/data.py",
     "storage/download.py",
     "storage/download_prefix.py",
+    "storage/evaluations.py",
     "storage/fences.py",
     "storage/http.py",
     "storage/imported/__init__.py",

@@ -20,7 +20,7 @@ from longboat.bundles.disk import explain
 from longboat.bundles.durable import sync_folder, sync_tree
 from longboat.core.errors import EngineError
 from longboat.storage import fences, retention
-from longboat.storage.checkpoints import MARKER, complete_steps
+from longboat.storage.checkpoints import MARKER, complete_steps, files_of
 from longboat.storage.data import remove_tree_if_there
 from longboat.storage.download_prefix import fetch_below
 from longboat.storage.fences import Fence, Marker
@@ -55,34 +55,6 @@ def identity(folder: Path) -> tuple[int, int, int] | None:
     return info.st_dev, info.st_ino, info.st_mtime_ns
 
 
-def files_of(folder: Path) -> dict[str, str]:
-    """Files by their paths inside of the checkpoint, the marker left out. Links are followed, but not in circles."""
-    files: dict[str, str] = {}
-    _gather(str(folder), "", (), files)
-    files.pop(MARKER, None)
-    return files
-
-
-def _gather(folder: str, inside: str, above: tuple[str, ...], files: dict[str, str]) -> None:
-    real = os.path.realpath(folder)
-    if real in above:
-        return
-    with os.scandir(folder) as children:
-        for child in children:
-            _check_name(child.path)
-            if child.is_dir():
-                _gather(child.path, f"{inside}{child.name}/", (*above, real), files)
-            elif child.is_file():
-                files[inside + child.name] = child.path
-
-
-def _check_name(path: str) -> None:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        raise EngineError(f"{path!r}: the name of the file is not UTF-8, and no name of an object") from None
-
-
 class CheckpointCopy(NamedTuple):
     """One checkpoint as it was sent once: every sending has a folder of its own, which nobody else ever writes to."""
 
@@ -101,7 +73,7 @@ class MirrorContents(NamedTuple):
 
     copies: dict[CheckpointCopy, dict[str, int]]  # paths inside of each, and their sizes
     newest_attempt: int | None  # that has put up a fence
-    marks: tuple[str, ...]  # names of fences, and of marks of promoted checkpoints
+    marks: tuple[str, ...]  # names of fences, marks of promoted checkpoints, and what an evaluator told of one
 
 
 class Mirror:
@@ -155,7 +127,7 @@ class Mirror:
                 name, step, folder, attempt, inside = match.groups()
                 copy = CheckpointCopy(int(step), name, folder or "", int(attempt) if attempt else None)
                 copies.setdefault(copy, {})[inside] = each.size
-            elif fences.FENCE.fullmatch(path) or retention.PROMOTED.fullmatch(path):
+            elif any(mark.fullmatch(path) for mark in (fences.FENCE, retention.PROMOTED, retention.EVALUATED)):
                 names.append(path)
         return MirrorContents(copies, fences.newest_of(names), tuple(names))
 
@@ -243,7 +215,7 @@ class Mirror:
         best = _best(self._counting(contents))
         if not best:
             return []
-        kept = self._kept(best, retention.retention_of(keep), retention.promoted_steps(contents.marks))
+        kept = self._kept(best, retention.retention_of(keep), contents.marks)
         newest = best[-1].step
         doomed = [
             copy
@@ -251,19 +223,25 @@ class Mirror:
             if copy not in kept and self._may_remove(copy) and (MARKER in paths or copy.step < newest)
         ]
         removed = [copy for copy in doomed if self._remove(copy, contents.copies[copy], unless_promoted=copy in best)]
+        for name in {retention.evaluated_name(copy.step) for copy in removed if copy in best} & set(contents.marks):
+            self._store.remove(self.where.key + name)
         return list(dict.fromkeys(copy.name for copy in removed))
 
-    def _kept(self, best: list[CheckpointCopy], rule: Retention, promoted: Collection[int]) -> set[CheckpointCopy]:
+    def _kept(self, best: list[CheckpointCopy], rule: Retention, marks: Collection[str]) -> set[CheckpointCopy]:
         """Markers are read only for a policy that asks for their metrics or times, and each of them once."""
+        candidates = [Candidate(copy.step) for copy in best]
         if rule.last > 0 and (rule.best > 0 or rule.every_s > 0):
             for copy in best:
                 if copy not in self._markers:
                     self._markers[copy] = fences.read_marker(self.read(f"{copy.key}/{MARKER}") or b"")
-        markers = [(copy.step, self._markers.get(copy)) for copy in best]
-        candidates = [
-            Candidate(step, mark.time or 0.0, mark.metrics) if mark else Candidate(step) for step, mark in markers
-        ]
-        steps = retention.kept_steps(candidates, rule, promoted)
+            names = {copy: retention.evaluated_name(copy.step) for copy in best if rule.best > 0}
+            evaluations = {copy: self.read(name) or b"" for copy, name in names.items() if name in marks}
+            markers = [(copy, self._markers[copy]) for copy in best]
+            candidates = [
+                Candidate(copy.step, mark.time or 0.0, fences.metrics_of(mark, evaluations.get(copy, b"")))
+                for copy, mark in markers
+            ]
+        steps = retention.kept_steps(candidates, rule, retention.promoted_steps(marks))
         return {copy for copy in best if copy.step in steps}
 
     def remove_all(self) -> int:
@@ -301,6 +279,8 @@ class Mirror:
         """Remove a checkpoint with all its copies; whether there was one."""
         contents = self._contents()
         removed = [self._remove(copy, paths) for copy, paths in contents.copies.items() if copy.step == step]
+        if (name := retention.evaluated_name(step)) in contents.marks:
+            self._store.remove(self.where.key + name)
         return bool(removed)
 
     def _remove(self, copy: CheckpointCopy, paths: Iterable[str], *, unless_promoted: bool = False) -> bool:

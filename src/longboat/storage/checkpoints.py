@@ -342,3 +342,31 @@ def _remove(path: Path) -> None:
         return
     except OSError as error:
         raise explain(error, str(path)) from error
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """Files by their paths inside of the checkpoint, the marker left out. Links are followed, but not in circles."""
+    files: dict[str, str] = {}
+    _gather(str(folder), "", (), files)
+    files.pop(MARKER, None)
+    return files
+
+
+def _gather(folder: str, inside: str, above: tuple[str, ...], files: dict[str, str]) -> None:
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    with os.scandir(folder) as children:
+        for child in children:
+            _check_name(child.path)
+            if child.is_dir():
+                _gather(child.path, f"{inside}{child.name}/", (*above, real), files)
+            elif child.is_file():
+                files[inside + child.name] = child.path
+
+
+def _check_name(path: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        raise EngineError(f"{path!r}: the name of the file is not UTF-8, and no name of an object") from None

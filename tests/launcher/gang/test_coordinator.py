@@ -77,6 +77,13 @@ def test_a_stop_may_only_hasten() -> None:
     assert [node for node, _ in court.stop(0.0, 4.0)] == ["worker-0", "worker-2"]
 
 
+def test_who_follows_checkpoints_is_told_which_is_the_last() -> None:
+    court = coordinator(["worker-0", "worker-1", "eval-0"], ["worker-0", "worker-1"])
+    assert court.ended("worker-0", outcome(), 1.0, 40) == []
+    ((node, order),) = court.ended("worker-1", outcome(), 2.0, None)
+    assert (node, order["reason"], order["newest"]) == ("eval-0", "success", 40)
+
+
 def test_success_of_the_deciding_ends_the_others() -> None:
     court = coordinator(["ps-0", "worker-0"], ["worker-0"])
     assert reasons(court.ended("worker-0", outcome(), 1.0)) == {"ps-0": "success"}

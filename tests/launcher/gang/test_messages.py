@@ -38,6 +38,7 @@ WORDS: list[dict[str, Any]] = [
     {"is": "report", "report": REPORT, "age_s": 0.5},
     {"is": "stalled", "rank": 3, "silent_s": 60.0},
     {"is": "ended", "outcome": OUTCOME},
+    {"is": "ended", "outcome": OUTCOME, "newest": 12},
     {"is": "stop", "grace_s": None},
     {"is": "stop", "grace_s": 3},
 ]
@@ -45,6 +46,7 @@ ORDERS: list[dict[str, Any]] = [
     {"do": "go", "resume_from": None},
     {"do": "go", "resume_from": "/c/step-1"},
     {"do": "end", "reason": "stop", "grace_s": 0.5},
+    {"do": "end", "reason": "success", "grace_s": 30.0, "newest": 12},
     {"do": "dump"},
 ]
 

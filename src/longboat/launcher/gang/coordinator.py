@@ -47,6 +47,7 @@ class Coordinator:
         self._reports: dict[int, tuple[float, str, dict[str, Any]]] = {}  # by rank: arrival, by which node
         self._stalled: tuple[int, float] | None = None
         self._timeout_s: float | None = None
+        self._newest: int | None = None
 
     # events
 
@@ -87,8 +88,11 @@ class Coordinator:
         self.reason, self.reason_at = "hang", now
         return [(node, {"do": "dump"}) for node, member in self.members.items() if not member.is_over]
 
-    def ended(self, node: str, outcome: dict[str, Any], now: float) -> list[Order]:
+    def ended(self, node: str, outcome: dict[str, Any], now: float, newest: int | None = None) -> list[Order]:
+        """`newest`: step of the last checkpoint, of the node that sends them to a store; who follows them waits for
+        it."""
         self.members[node].outcome = outcome
+        self._newest = self._newest if newest is None else newest
         if outcome.get("exit_code"):
             return self._end("failure", now, but=node)
         if all(self.members[each].outcome is not None for each in self.deciding):
@@ -135,7 +139,10 @@ class Coordinator:
         if self.reason is not None:
             return []
         self.reason, self.reason_at = reason, now
-        order = {"do": "end", "reason": reason, "grace_s": self._grace_s if grace_s is None else grace_s}
+        order: dict[str, Any] = {"do": "end", "reason": reason}
+        order["grace_s"] = self._grace_s if grace_s is None else grace_s
+        if self._newest is not None:
+            order["newest"] = self._newest
         return [(node, order) for node, member in self.members.items() if not member.is_over and node != but]
 
     # the state of things

@@ -99,7 +99,9 @@ class Membership(abc.ABC):
 
     def ended(self, outcome: dict[str, Any]) -> None:
         self.look()
-        self.tell({"is": "ended", "outcome": {key: outcome.get(key) for key in _OUTCOME_KEYS}})
+        sender = self.state.sender
+        kept = {key: outcome.get(key) for key in _OUTCOME_KEYS}
+        self.tell({"is": "ended", "outcome": kept, "newest": None if sender is None else sender.newest_step()})
 
     def stop(self, grace_s: float | None) -> None:
         self.tell({"is": "stop", "grace_s": grace_s})
@@ -201,7 +203,7 @@ class GangLeader(Membership):
         elif kind == "stalled":
             orders = coordinator.stalled(int(message["rank"]), float(message["silent_s"]), now)
         elif kind == "ended":
-            orders = coordinator.ended(node, {**message["outcome"], "arrival": now}, now)
+            orders = coordinator.ended(node, {**message["outcome"], "arrival": now}, now, message.get("newest"))
         elif kind == "stop":
             grace_s = message.get("grace_s")
             orders = coordinator.stop(None if grace_s is None else float(grace_s), now)

@@ -33,6 +33,7 @@ def from_node(message: Any) -> dict[str, Any]:
         _check_seconds(message["silent_s"])
     elif kind == "ended":
         _check_outcome(message.get("outcome"))
+        _check_step(message.get("newest"))
     elif kind == "stop":
         _check_seconds(message.get("grace_s"))
     elif kind not in ("ready", "evicted", "dump"):
@@ -49,6 +50,7 @@ def from_leader(message: Any) -> dict[str, Any]:
         if message.get("grace_s") is None or not isinstance(message.get("reason"), str):
             raise ValueError("reason or grace_s is missing")
         _check_seconds(message["grace_s"])
+        _check_step(message.get("newest"))
     elif kind != "dump":
         raise ValueError("unknown message %r" % kind[:40])
     return message  # type: ignore[no-any-return]
@@ -59,6 +61,11 @@ def count_of(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
         raise ValueError("not a count")
     return value
+
+
+def _check_step(value: Any) -> None:
+    if value is not None:
+        count_of(value)
 
 
 def _words(message: Any, key: str) -> str:

@@ -57,20 +57,24 @@ def watch_checkpoints(state: LauncherState, folder: str) -> None:
     if sends(state):
         state.sender = Sender(state)
         state.sender.start()
+    elif plan.checkpoint_store:
+        from .checkpoint_follow import Follower
+
+        state.sender = Follower(state)
+        state.sender.start()
     elif plan.wait_kind == "line" and (plan.node_rank == 0 or folder.startswith(plan.directory + "/")):
         checkpoints.watch(folder, plan.keep_checkpoints, plan.attempt)
 
 
-class Sender:
-    """Uploads the newest complete checkpoint (all, where all are kept), and prunes store and folder."""
+class StoreThread:
+    """A thread that talks to the object store of the run's checkpoints while the node runs, and at its end."""
 
     def __init__(self, state: LauncherState) -> None:
         self._state = state
         self._folder = str(state.plan.checkpoint_dir)
         self._env = dict(state.env)
         self._mirror: Any = None
-        self._sent: dict[str, Any] = {}  # what the store has: name and identity
-        self._noted = -1  # the newest step of it
+        self._evaluated: dict[str, bytes] = {}  # what the store has of an evaluator's word
         self._said = ""
         # Of a pod's launcher all is in the pod's log; on a machine of one's own nobody reads what it says.
         self._log = None if state.plan.echo else state.setup_stream()
@@ -82,6 +86,10 @@ class Sender:
 
     def start(self) -> None:
         threading.Thread(target=self._run, daemon=True).start()
+
+    def newest_step(self) -> int | None:
+        """The step of the newest complete checkpoint that this node wrote."""
+        return None
 
     def hurry(self) -> None:
         """Upload complete checkpoints and then end the thread: the ranks have ended."""
@@ -111,10 +119,44 @@ class Sender:
         try:
             self._work()
         except BaseException as error:
-            self._tell("checkpoints are not sent any more", error)
+            self._tell("checkpoints are not sent or fetched any more", error)
             raise
         finally:
             self._ended.set()
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+    def _path(self, *names: str) -> Any:
+        from pathlib import Path
+
+        return Path(self._folder, *names)
+
+    def _tell(self, subject: str, error: BaseException) -> None:
+        message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
+        hint = getattr(error, "hint", None)
+        text = "%s: %s%s" % (subject, message, "; %s" % hint if hint else "")
+        if text != self._said:
+            self._said = text
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._state.say(text)
+        if self._log is not None:
+            self._log.add_line("longboat: " + text)
+
+
+class Sender(StoreThread):
+    """Uploads the newest complete checkpoint (all, where all are kept), and prunes store and folder."""
+
+    def __init__(self, state: LauncherState) -> None:
+        StoreThread.__init__(self, state)
+        self._sent: dict[str, Any] = {}  # what the store has: name and identity
+        self._noted = -1  # the newest step of it
+
+    def newest_step(self) -> int | None:
+        complete = load("storage.checkpoints").complete_steps(self._path())
+        return int(complete[-1][0]) if complete else None
 
     def _work(self) -> None:
         pause_s, tries = LOOK_S, LAST_TRIES
@@ -162,6 +204,7 @@ class Sender:
             self._sent = {name: self._identity(name) for _, name in there}
             for _, name in there[-1:]:
                 self._note(name)
+        load("storage.evaluations").send_evaluations(self._mirror, self._path(), self._evaluated)
         for name in self._lacking()[:1]:
             identity = self._identity(name)
             self._mirror.send(self._path(name))
@@ -185,30 +228,12 @@ class Sender:
     def _identity(self, name: str) -> Any:
         return load("storage.checkpoint_mirror").identity(self._path(name))
 
-    def _path(self, *names: str) -> Any:
-        from pathlib import Path
-
-        return Path(self._folder, *names)
-
     def _note(self, name: str) -> None:
         """Record the newest uploaded checkpoint."""
         step = int(name.partition("-")[2])
         if step >= self._noted:
             self._noted = step
             write_json(self._state.path(checkpoints.MIRRORED), {"checkpoint": self._mirror.url_of(name)})
-
-    def _tell(self, subject: str, error: BaseException) -> None:
-        message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
-        hint = getattr(error, "hint", None)
-        text = "%s: %s%s" % (subject, message, "; %s" % hint if hint else "")
-        if text != self._said:
-            self._said = text
-            self._say(text)
-
-    def _say(self, text: str) -> None:
-        self._state.say(text)
-        if self._log is not None:
-            self._log.add_line("longboat: " + text)
 
 
 # before the ranks, in a pod

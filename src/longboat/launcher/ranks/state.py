@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import signal
     from typing import Any, Callable
 
-    from ..pod.checkpoint_upload import Sender
+    from ..pod.checkpoint_upload import StoreThread
 else:
     import _signal as signal
 
@@ -27,6 +27,10 @@ RETRY_S = 0.5
 """How often a full disk is tried again."""
 KILL_AGAIN_S = 0.2
 """A tree may fork while it is killed."""
+BEGIN_S, BEGIN_LOOK_S = 20.0, 0.1
+"""An evaluator that is younger may still be importing its libraries when a short training has ended."""
+FOLLOWS = "follows-"
+"""Begins the names of files by which ranks say that they follow checkpoints, as in `following`."""
 
 
 class RankShutdown:
@@ -77,7 +81,8 @@ class LauncherState:
         self.is_serving = False  # a follower: stay until told to end
         self.is_asking = False  # stacks are being taken: wait for them even when no process is left
         self.pod_log = PodLogWriter(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
-        self.sender: Sender | None = None  # of checkpoints, to an object store
+        self.sender: StoreThread | None = None  # of checkpoints, to an object store and from there
+        self.awaited_step: int | None = None  # of the last checkpoint that the training wrote, when it has ended
         self._said = 0
         self._has_refused = False
         self._saying = allocate_lock()  # a thread that sends checkpoints says what it cannot
@@ -216,23 +221,38 @@ class LauncherState:
         self.phase = "ending"
         return True
 
-    def terminate(self, grace_s: float) -> None:
-        """Send SIGTERM to every group, and SIGKILL to the whole tree after the grace."""
+    def terminate(self, grace_s: float, *, lets_begin: bool = False) -> None:
+        """Send SIGTERM to every group, and SIGKILL to the whole tree after the grace. `lets_begin`: to young ranks only
+        when they follow checkpoints, and so take it for a word to end after the last one.
+        """
         self._kill_at = time.monotonic() + grace_s
         try:
             write_whole(self.path("stop"), b"")
         except OSError:
             pass
-        for pid in list(self.running):
-            self.asked.add(pid)
-            processes.send_group(pid, signal.SIGTERM)
+        self._ask(lets_begin)
         for pid in processes.tree(os.getpid())[1:]:
             if processes.stat_fields(pid)[:1] in ([], ["T"]):  # a stopped process cannot use its grace
                 processes.send(pid, signal.SIGCONT)
         self.loop.after("kill", grace_s, self.kill)
 
+    def _ask(self, lets_begin: bool) -> None:
+        """Send SIGTERM to the groups that have not got it yet."""
+        beginning = {rank.pid for rank in self.ranks if lets_begin and self._is_beginning(rank)}
+        for pid in list(self.running):
+            if pid not in self.asked and pid not in beginning:
+                self.asked.add(pid)
+                processes.send_group(pid, signal.SIGTERM)
+        if beginning & set(self.running):
+            self.loop.after("begin", BEGIN_LOOK_S, lambda: self._ask(True))
+
+    def _is_beginning(self, rank: Rank) -> bool:
+        age_s = (time.monotonic_ns() - rank.started_ns) / 1e9
+        return age_s < BEGIN_S and not os.path.exists(self.path(FOLLOWS + str(rank.rank)))
+
     def hasten(self, grace_s: float) -> None:
         """Shorten the grace after a second request to end."""
+        self._ask(False)
         if self._kill_at is None or time.monotonic() + grace_s < self._kill_at:
             self._kill_at = time.monotonic() + grace_s
             self.loop.after("kill", grace_s, self.kill)

@@ -15,7 +15,7 @@ from longboat.storage.download_prefix import fetch_below
 from longboat.storage.fences import MARKER
 from longboat.storage.inventory.entries import CheckpointEntry, Digests, with_newest
 from longboat.storage.inventory.folder_scan import digest
-from longboat.storage.retention import promoted_steps
+from longboat.storage.retention import evaluated_name, promoted_steps
 from longboat.storage.transfers import DEFAULT_TRANSFER
 
 
@@ -44,6 +44,8 @@ class StorePlace:
         paths = {path: size for path, size in contents.copies[copy].items() if path != MARKER}
         is_complete = copy in complete
         marker = fences.read_marker(self._mirror.read(f"{copy.key}/{MARKER}") or b"" if is_complete else b"")
+        name = evaluated_name(copy.step)
+        evaluation = (self._mirror.read(name) or b"") if is_complete and name in contents.marks else b""
         is_finished = MARKER in contents.copies[copy]
         return CheckpointEntry(
             step=copy.step,
@@ -55,7 +57,7 @@ class StorePlace:
             promoted=is_complete and copy.step in promoted,
             time=marker.time,
             attempt=copy.attempt if marker.attempt is None else marker.attempt,
-            metrics=marker.metrics,
+            metrics=fences.metrics_of(marker, evaluation),
             note="" if is_complete else "of an attempt that was replaced" if is_finished else "never finished",
         )
 
