@@ -11,8 +11,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.cli.conftest import Longboat
+from tests.storage.conftest import azure, s3
+from tests.storage.realstores import Running
+
+__all__ = ["azure", "s3"]
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train-and-serve"
 
 
@@ -64,3 +73,39 @@ def test_it_trains_then_serves_what_it_learned(tmp_path: Path) -> None:
     finally:
         server.kill()
         server.wait()
+
+
+@pytest.fixture
+def longboat(home: Path, tmp_path: Path) -> Iterator[Longboat]:
+    """The command line in a copy of the example."""
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    command = Longboat(tmp_path / "example")
+    yield command
+    command("serve", "stop", "digits-app", code=None)
+    command("rm", "--all", "--force", "--yes")
+
+
+@pytest.mark.stores
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+def test_what_it_learned_is_served_from_a_real_store(
+    longboat: Longboat, kind: str, tmp_path: Path, home: Path, request: pytest.FixtureRequest
+) -> None:
+    """The run's own copy is removed before: what is served came from the store."""
+    server: Running = request.getfixturevalue(kind)
+    longboat.environment.update({name: value for name, value in server.environment.items() if name != "HOME"})
+    secrets = [name for name in server.environment if name.endswith(("KEY", "KEY_ID", "STRING"))]
+    env = {name: value for name, value in server.environment.items() if name not in (*secrets, "HOME")}
+    scheme = {"s3": "s3", "azure": "az"}[kind]
+    text = (longboat.folder / "job.yaml").read_text()
+    to = f"checkpoints: {scheme}://data/{uuid.uuid4().hex}\nsecrets: {json.dumps(secrets)}\nenv: {json.dumps(env)}\n"
+    (longboat.folder / "job.yaml").write_text(re.sub("# checkpoints: az://.*\n", to, text))
+    trained = longboat("run", "-q", "job.yaml")
+    accuracy = re.search(r"accuracy (0\.\d+)", trained.out)
+    assert accuracy is not None and float(accuracy[1]) > 0.85
+    shutil.rmtree(home / "checkpoints" / "digits-app")
+    longboat("serve", "job.yaml", "-d", "--wait")
+    (service,) = json.loads(longboat("serve", "ls", "-o", "json").out)
+    assert service["ready"] == 2
+    assert float(str(ask(f"{service['url']}/")["accuracy"])) == pytest.approx(float(accuracy[1]), abs=0.01)
+    answer = ask(f"{service['url']}/predict", json.dumps([0.0] * 64).encode())
+    assert isinstance(answer["probabilities"], list) and len(answer["probabilities"]) == 10
