@@ -37,7 +37,7 @@ def command() -> None:
     """
 
 
-@command.command("ls")
+@command.command("ls", short_help="List the imports on a volume.")
 @click.argument("volume")
 @output_option()
 @cluster_options
@@ -51,7 +51,7 @@ def list_command(volume: str, output: str) -> None:
     show(listed, output, record=plain, tables=lambda wide: print_imports(listed, wide=wide))
 
 
-@command.command("import")
+@command.command("import", short_help="Bring a URL onto a volume, once for all runs.")
 @click.argument("url")
 @click.argument("target", metavar="VOLUME[/FOLDER]")
 @click.option("--sha256", metavar="HASH", help="Refuse any other content.")
@@ -80,7 +80,7 @@ def import_command(url: str, target: str, sha256: str | None, no_unpack: bool, r
     return import_there(item, volume, **options)
 
 
-@command.command("verify")
+@command.command("verify", short_help="Check that imports are there as they were.")
 @click.argument("volume")
 @click.argument("folders", nargs=-1, metavar="[FOLDER]...")
 @click.option("--source", is_flag=True, help="Ask the sources, too, whether they have changed since (ETag).")
