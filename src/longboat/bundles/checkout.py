@@ -85,7 +85,7 @@ def _fill(entries: Sequence[Entry], source: Callable[[str], str], root: str) -> 
             made.add(folder)
         whole = list(children)
         portions.extend((folder, whole[first : first + _PORTION]) for first in range(0, len(whole), _PORTION))
-    for_each(portions, lambda portion: _fill_folder(root, *portion, source))
+    for_each(portions, lambda portion: _fill_folder(root, *portion, source), if_slow=True)
 
 
 def _fill_folder(root: str, folder: str, children: Sequence[Entry], source: Callable[[str], str]) -> None:

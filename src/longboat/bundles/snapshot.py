@@ -170,7 +170,7 @@ class _Taking:
         return FileContent(hash, info.st_size, secret, info, is_steady=True)
 
     def _read(self, paths: Sequence[str]) -> dict[str, FileContent | None]:
-        """By a few threads: from a cold disk, or from one in a network, waiting is most of the work."""
+        """By a few threads where waiting is most of the work: from a cold disk, or from one in a network."""
         contents: dict[str, FileContent | None] = {}
 
         def read(portion: Sequence[str]) -> None:
@@ -178,7 +178,7 @@ class _Taking:
                 is_wanted, most = path in self._scan.by_name, self._most.max_bytes
                 contents[path] = read_into(self._store, self._root, path, keeps_secrets=is_wanted, most=most)
 
-        for_each([paths[first : first + _PORTION] for first in range(0, len(paths), _PORTION)], read)
+        for_each([paths[first : first + _PORTION] for first in range(0, len(paths), _PORTION)], read, if_slow=True)
         return contents
 
     def _is_kept(self, path: str, content: FileContent) -> bool:
