@@ -14,7 +14,7 @@ from longboat.core.errors import EngineError, LongboatError, UsageError
 from longboat.engines.kubernetes.creation import create_object
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, Conflict, Forbidden
-from longboat.kubeapi.kinds import DEPLOYMENT, HPA, INGRESS, PDB, SERVICE, Kind
+from longboat.kubeapi.kinds import DEPLOYMENT, HPA, INGRESS, NODE, PDB, POD, SERVICE, Kind
 from longboat.serving.kubernetes.status import owners_of
 
 Object = dict[str, Any]
@@ -105,3 +105,18 @@ def _create(client: Client, body: Object, owner: Object) -> None:
         client.patch(kind, metadata["name"], {"spec": body["spec"]})
         return
     create_object(client, {**body, "metadata": {**metadata, "ownerReferences": [owner]}}, owner=uid)
+
+
+def drop_lost(client: Client, labels: str) -> None:
+    """Remove pods that are being deleted on nodes that do not answer: no kubelet will ever say that they have ended.
+
+    A replica writes nothing that another one could spoil; a node that comes back ends it.
+    """
+    for pod in client.list(POD, labels=labels).items:
+        host = pod["spec"].get("nodeName")
+        if host and pod["metadata"].get("deletionTimestamp"):
+            with contextlib.suppress(Forbidden):  # who may not see nodes waits
+                node = client.find(NODE, host)
+                conditions = (node or {}).get("status", {}).get("conditions") or ()
+                if not any((each["type"], each["status"]) == ("Ready", "True") for each in conditions):
+                    client.delete(POD, pod["metadata"]["name"], grace_s=0, uid=pod["metadata"]["uid"])

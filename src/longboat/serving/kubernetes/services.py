@@ -58,7 +58,7 @@ Object = dict[str, Any]
 LOOK_S = 1.0
 """Between two looks of somebody who waits."""
 STOP_S = 300.0
-"""Pods have their draining and grace; a node that is lost takes longer than this, and is said."""
+"""Pods have their draining and grace; those of nodes that are lost are not waited for."""
 PROBE_MARK = "Startup probe failed: "
 METRICS = "/apis/metrics.k8s.io"
 
@@ -313,6 +313,7 @@ class ClusterServices:
                 raise EngineError(
                     f"{name} is still being deleted after {STOP_S:g} s", hint="kubectl get pods tells more"
                 )
+            apply.drop_lost(self.client, f"{NAME}={name}")
             time.sleep(LOOK_S / 2)
 
     def _left(self, name: str) -> bool:
