@@ -9,7 +9,7 @@ import pytest
 
 from tests.clouds.aws.moto_cluster import MotoCluster
 from tests.clouds.azure.simulated_azure import SimulatedAzure
-from tests.clouds.gcp.simulated_google import SimulatedGoogle
+from tests.clouds.gcp.simulated_google import SimulatedGoogle, use_google
 from tests.clusters.cloud import servers
 from tests.storage.realstores import Unavailable
 
@@ -58,13 +58,8 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulate
         simulated = SimulatedGoogle()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
     with simulated:
-        simulated.write_credentials(tmp_path / "key.json")
-        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", simulated.url)
-        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", simulated.url)
+        use_google(simulated, tmp_path, monkeypatch)
         yield simulated
     assert simulated.violations == []
 

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import jsonschema
+import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -50,6 +51,16 @@ def _key() -> str:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     shape = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(*shape).decode()
+
+
+def use_google(simulated: SimulatedGoogle, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Nothing of the machine's own credentials is seen."""
+    simulated.write_credentials(folder / "key.json")
+    for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"):
+        patch.delenv(name, raising=False)
+    patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(folder / "key.json"))
+    patch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", simulated.url)
+    patch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", simulated.url)
 
 
 class SimulatedGoogle(SimulatedRest):
@@ -147,7 +158,7 @@ class SimulatedGoogle(SimulatedRest):
             mark = str(hash(json.dumps(group.ports)))
             if verb == "setNamedPorts":
                 if body["fingerprint"] != mark:
-                    raise _refusal(412, "conditionNotMet", "Invalid fingerprint.")
+                    raise refusal(412, "conditionNotMet", "Invalid fingerprint.")
                 group.ports = body["namedPorts"]
             return {"name": group.name, "namedPorts": group.ports, "fingerprint": mark}
         if verb == "listManagedInstances":
@@ -175,7 +186,7 @@ class SimulatedGoogle(SimulatedRest):
                         self.violations += [f"{method} {path}: {each.message}" for each in validator.iter_errors(body)]
                     return
         self.violations.append(f"{method} {path}")
-        raise _refusal(404, "notFound", f"no such operation: {method} {path}")
+        raise refusal(404, "notFound", f"no such operation: {method} {path}")
 
     # groups
 
@@ -183,11 +194,11 @@ class SimulatedGoogle(SimulatedRest):
         kind, after = group.refusal or ("", 0)
         status, code, words = WORDS.get(kind, (0, "", ""))
         if kind and status != 200:
-            raise _refusal(status, code, words)
+            raise refusal(status, code, words)
         taken = [name for name in names if name in group.machines]
         odd = [name for name in names if not re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)]
         if taken or odd or len(names) > 1000:
-            raise _refusal(400, "invalid", f"Invalid value for field 'instances': {(taken or odd or names)[0]}")
+            raise refusal(400, "invalid", f"Invalid value for field 'instances': {(taken or odd or names)[0]}")
         for number, name in enumerate(names):
             group.size += 1
             machine: Body = {
@@ -222,13 +233,13 @@ class SimulatedGoogle(SimulatedRest):
         self.disks.discard((group.zone, name))
 
 
-def _refusal(status: int, reason: str, words: str) -> SimulatedRefusal:
+def refusal(status: int, reason: str, words: str) -> SimulatedRefusal:
     errors = [{"message": words, "domain": "global", "reason": reason}]
     return SimulatedRefusal(status, {"code": status, "message": words, "errors": errors})
 
 
 def _missing(path: str) -> Any:
-    raise _refusal(404, "notFound", f"The resource '{path}' was not found")
+    raise refusal(404, "notFound", f"The resource '{path}' was not found")
 
 
 def _type(name: str) -> Body:

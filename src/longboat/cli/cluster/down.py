@@ -47,6 +47,10 @@ def command(
     """
     spec = spec_of()
     if spec.cloud is not None:
+        if spec.kind == "gcp":
+            from longboat.cli.cluster.cloud.gcp import down_gcp
+
+            return down_gcp(spec, yes=yes, purges=purge_data, output=output)
         from longboat.cli.cluster.cloud.down import down_cloud
 
         return down_cloud(spec, yes=yes, purges=purge_data, output=output)

@@ -34,6 +34,10 @@ def command(output: str, accept_new_host_keys: bool) -> int:
     if spec.kind == "existing":
         return show_addons(spec, output)
     if spec.cloud is not None:
+        if spec.kind == "gcp":
+            from longboat.cli.cluster.cloud.gcp import status_gcp
+
+            return status_gcp(spec, output)
         from longboat.cli.cluster.cloud.status import status_cloud
 
         return status_cloud(spec, output)

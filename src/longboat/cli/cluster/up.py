@@ -58,6 +58,10 @@ def command(
     """
     spec = from_bundle(spec_of(), bundle)
     if spec.cloud is not None:
+        if spec.kind == "gcp":
+            from longboat.cli.cluster.cloud.gcp import up_gcp
+
+            return up_gcp(spec, dry_run=dry_run, output=output)
         from longboat.cli.cluster.cloud.up import up_cloud
 
         return up_cloud(spec, dry_run=dry_run, output=output)

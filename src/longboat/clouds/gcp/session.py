@@ -6,7 +6,9 @@ The only module that imports it, when the first request is made.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
+from datetime import timezone
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +24,7 @@ PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
 NO_LIBRARY = "NoLibrary"
 NO_CREDENTIALS = "NoCredentials"
 _MOST_PAGES = 1000
+_LIFE_S = 600.0  # of a token that does not say it
 
 
 class GoogleSession:
@@ -38,6 +41,12 @@ class GoogleSession:
         if not os.environ.get(PROJECT_VARIABLE):
             self._bearer()
         return os.environ.get(PROJECT_VARIABLE) or self._project
+
+    def token(self) -> tuple[str, float]:
+        """A token of Google, and until when it is good. Raises RestFault."""
+        token = self._bearer()
+        expiry = self._credentials.expiry
+        return token, expiry.replace(tzinfo=timezone.utc).timestamp() if expiry is not None else time.time() + _LIFE_S
 
     def container(self, method: str, path: str, body: Body | None = None) -> Body:
         """One request to GKE; `path` without the version. Raises RestFault."""

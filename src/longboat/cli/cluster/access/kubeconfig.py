@@ -65,6 +65,10 @@ def from_host(cluster: str | None) -> tuple[str, str]:
 
     spec = named_cluster(cluster)
     if spec.cloud is not None:
+        if spec.kind == "gcp":
+            from longboat.clusters.cloud.gcp.credentials import read_kubeconfig as read_google
+
+            return spec.name, read_google(spec.name, spec.cloud.region)
         from longboat.clusters.cloud.aws.credentials import read_kubeconfig
 
         return spec.name, read_kubeconfig(spec.name, spec.cloud.region)

@@ -1,4 +1,5 @@
-"""Clusters on Google Cloud: the request that makes a GKE cluster with its pools, for people who send it by their tools.
+"""Clusters on Google Cloud: requests that make a GKE cluster with its pools; sending and following them, its removal.
 
-All of it is pure. Sending it does not belong here yet. May import `clouds`, `specs.fields`, `specs.yaml`.
+`request`, `cluster_view` and `decide` are pure. Which fields a cluster file has is in `fields`. May import `clouds`,
+`clusters.cloud.aws` for the events of a deployment, `specs.fields`, `specs.yaml`.
 """

@@ -1,0 +1,151 @@
+"""`longboat cluster up|status|down` of a cluster on Google Cloud: GKE makes it, pool by pool, and takes it away."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+import msgspec
+
+from longboat.cli.cluster.cloud.plan import cloud_of, cost_of, machine_table, print_cost
+from longboat.cli.cluster.cloud.resource_table import ResourceTable
+from longboat.cli.cluster.cloud.up import check_gpus, install
+from longboat.cli.output.tables import print_fields, print_table
+from longboat.cli.output.terminal import clean, is_terminal, say
+from longboat.clouds.gcp.session import GoogleSession
+from longboat.clusters.cloud.gcp.credentials import kubeconfig_of
+from longboat.clusters.cloud.gcp.decide import GkeStep, drift
+from longboat.clusters.cloud.gcp.gke import GkeCluster, GoogleDisk
+from longboat.clusters.cloud.gcp.up import GcpUp
+from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
+from longboat.clusters.spec import ClusterSpec
+from longboat.clusters.spec_store import forget_spec, save_spec
+from longboat.core.errors import EngineError, NotFound, Refused, UsageError
+from longboat.core.words import counted, listing
+from longboat.engines.shared.home import Home
+
+MOST_SHOWN = 10
+
+
+def open_cluster(spec: ClusterSpec) -> GkeCluster:
+    return GkeCluster(GoogleSession(), cloud_of(spec).region, spec.name)
+
+
+def up_gcp(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
+    cost = cost_of(spec)
+    work = GcpUp(spec.name, cloud_of(spec), machine_table(spec), open_cluster(spec))
+    steps = work.plan()
+    check_name(spec.name, os.environ)  # told now, and not after ten minutes
+    if dry_run:
+        show_plan(spec, steps, output)
+        return 0
+    say(f"longboat: {spec.name}: {cost.text}")
+    save_spec(spec, Home())
+    changed = work.apply(ResourceTable(output).listen)
+    put_context(kubeconfig_of(spec.name, work.result()), spec.name, os.environ)
+    install(spec, output)
+    check_gpus(spec, cloud_of(spec))
+    word = "as its file says" if changed else "nothing to do"
+    say(f"longboat: {spec.name}: {word}; longboat run --on {spec.name} -- hostname")
+    say(f"longboat: {cost.text}; longboat cluster down {spec.name} ends it")
+    return 0
+
+
+def show_plan(spec: ClusterSpec, steps: tuple[GkeStep, ...], output: str) -> None:
+    if output == "json":
+        cost = cost_of(spec)
+        record = {"steps": [step.text for step in steps], "usd_per_hour": round(cost.per_hour, 4), "prices": cost.note}
+        print(msgspec.json.encode(record).decode())
+        return
+    for text in [step.text for step in steps] or ["nothing to do"]:
+        print(f"{spec.name}: {text}")
+    print_cost(cost_of(spec))
+
+
+def status_gcp(spec: ClusterSpec, output: str) -> int:
+    """Exit code 1: something is not ready, or not as the file says."""
+    cloud = cloud_of(spec)
+    view = open_cluster(spec).look(with_sizes=True)
+    if view is None:
+        raise NotFound(f"{spec.name} is not in {cloud.region}", hint="longboat cluster up makes it")
+    differences = drift(cloud, view)
+    is_ready = view.status == "RUNNING" and all(pool.status == "RUNNING" for pool in view.pools)
+    code = 0 if is_ready and not differences else 1
+    if output == "json":
+        print(msgspec.json.encode({"cluster": view, "drift": differences}).decode())
+        return code
+    print_fields(
+        [
+            ("cluster", spec.name),
+            ("gke", f"{view.status}, Kubernetes {view.version}{f': {clean(view.issue)}' if view.issue else ''}"),
+            ("endpoint", view.endpoint or None),
+            ("cost", cost_of(spec).text),
+        ]
+    )
+    print()
+    rows = [
+        (pool.name, pool.type, f"{pool.size} ({pool.min} to {pool.max})" if pool.max else str(pool.size), pool.status)
+        for pool in view.pools
+    ]
+    print_table(("POOL", "TYPE", "MACHINES", "STATE"), rows)
+    if differences:
+        print("\nnot as the file says:")
+    for line in differences:
+        print(f"- {clean(line)}")
+    return code
+
+
+def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
+    if not yes and not is_terminal(sys.stdin):
+        raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
+    cluster = open_cluster(spec)
+    view = cluster.look()
+    if view is not None and view.owner != spec.name:
+        raise Refused(f"the cluster {spec.name} in GKE was not made by Longboat", hint="it is left alone")
+    data = tuple(disk for disk in cluster.disks() if disk.is_data)
+    if not yes:
+        confirm(spec, data, purges=purges)
+    remove(cluster, output)
+    for disk in data if purges else ():
+        cluster.delete_disk(disk)
+    drop_context(spec.name, os.environ)
+    there = cluster.disks()
+    kept = () if purges else tuple(disk.name for disk in there if disk.is_data)
+    left = [disk.name for disk in there if disk.name not in kept]
+    if kept:
+        say(f"longboat: kept, with what users stored, and paid for: {clean(listing(kept, MOST_SHOWN))}")
+        say("hint: the same command with --purge-data deletes it")
+    if left:
+        raise EngineError(
+            f"{spec.name}: {counted(len(left), 'disk')} with its label are left: {clean(listing(left, MOST_SHOWN))}",
+            hint="the same command again looks once more: Google lists disks for a while after they are gone",
+        )
+    if not kept:  # else the name is still needed, for --purge-data
+        forget_spec(spec.name, Home())
+    say(f"longboat: {spec.name} is gone; no other disk with its label is left")
+    return 0
+
+
+def remove(cluster: GkeCluster, output: str) -> None:
+    """Delete it and follow that, also where it had begun; an operation that goes on is waited for first."""
+    listen = ResourceTable(output).listen
+    for _ in range(2):
+        operation = cluster.running()
+        if operation is not None:
+            cluster.follow(operation, listen)
+        if cluster.look() is None:
+            return
+        operation = cluster.delete()
+        if operation is not None:
+            cluster.follow(operation, listen)
+    if cluster.look() is not None:
+        raise EngineError(f"{cluster.name} is still there", hint="the same command again")
+
+
+def confirm(spec: ClusterSpec, data: tuple[GoogleDisk, ...], *, purges: bool) -> None:
+    question = f"take down {spec.name} on Google Cloud, and all that runs there"
+    if data:
+        names = listing([disk.name for disk in data], MOST_SHOWN)
+        question += f", and DELETE the disks {names} with what users stored" if purges else f"; the disks {names} stay"
+    click.confirm(f"{question}?", abort=True, err=True)
