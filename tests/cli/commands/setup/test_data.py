@@ -86,6 +86,6 @@ def test_two_who_ask_at_once_share_one_import(
         assert told.startswith(f"sets: {base}/set.txt: changed at its source")
         longboat("data", "rm", "shared", "sets", *where)
         assert "nothing was imported" in longboat("data", "ls", "shared", *where).err
-        longboat("rm", "--all", "--yes", *where)  # its pods have ended, and still hold the claim
+        longboat("rm", "--all", "--yes", "--namespace", namespace)  # its pods have ended, and still hold the claim
         longboat("volume", "rm", "shared", "--yes", *where)
         assert client.find(VOLUME, volume_name(namespace, "shared")) is None
