@@ -62,6 +62,30 @@ def opened_browser() -> Iterator[Any]:
             browser.close()
 
 
+@contextmanager
+def signed_in(browser: Any, address: str) -> Iterator[Any]:
+    """A page of a reader's own. No error and nothing that the content security policy stops may happen in it."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda message: troubles.append(message.text) if "Security Policy" in message.text else None)
+    page.goto(address)
+    page.get_by_role("heading", name="Runs", exact=True).wait_for()
+    yield page
+    context.close()
+    assert troubles == []
+
+
+def open_page(page: Any, path: str) -> None:
+    page.evaluate("path => { location.hash = `#/${path}` }", path)
+
+
+def row_of(page: Any, name: str) -> Any:
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
 if __name__ == "__main__":
     try:
         chromium()

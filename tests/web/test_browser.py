@@ -17,8 +17,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra ui is not installed")
 
-from tests.storage.realstores import Unavailable
-from tests.web.browser import PATIENCE_MS, axe, opened_browser
+from tests.web.browser import PATIENCE_MS, axe, open_page, row_of, signed_in
 from tests.web.ui_process import Dashboard
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -40,15 +39,6 @@ RAISES = 'print("before it", flush=True)\nraise ValueError("the loss is NaN")\n'
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    try:
-        with opened_browser() as opened:
-            yield opened
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Dashboard]:
     """One server for all tests: runs have names of their own."""
     dashboard = Dashboard(tmp_path_factory.mktemp("dashboard"))
@@ -66,21 +56,8 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterato
 @pytest.fixture
 def page(browser: Any, dashboard: Dashboard) -> Iterator[Any]:
     """A page of a reader's own, signed in. No error and nothing that the content security policy stops may happen."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(PATIENCE_MS)
-    opened = context.new_page()
-    troubles: list[str] = []
-    opened.on("pageerror", lambda error: troubles.append(str(error)))
-    opened.on("console", lambda message: troubles.append(message.text) if "Security Policy" in message.text else None)
-    opened.goto(dashboard.address)
-    opened.get_by_role("heading", name="Runs", exact=True).wait_for()
-    yield opened
-    context.close()
-    assert troubles == []
-
-
-def open_page(page: Any, path: str) -> None:
-    page.evaluate("path => { location.hash = `#/${path}` }", path)
+    with signed_in(browser, dashboard.address) as opened:
+        yield opened
 
 
 LOADED = """name => {
@@ -95,10 +72,6 @@ def settle(page: Any, path: str) -> None:
     while not page.evaluate(f"path => Boolean(({LOADED})(path))", path.partition("/")[0]):
         assert time.monotonic() < deadline, page.locator("main").inner_text()
         page.wait_for_timeout(50)
-
-
-def row_of(page: Any, name: str) -> Any:
-    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
 
 
 def test_a_run_from_its_start_to_its_end(page: Any, dashboard: Dashboard) -> None:

@@ -16,7 +16,7 @@ from longboat.web.places import LOCAL, url_name
 from longboat.web.rows import changes, row_of
 from longboat.web.static_files import StaticFiles
 from longboat.web.views.curves import step_times, thinned
-from longboat.web.watching import Watchers
+from longboat.web.watching import LONGEST_REST_S, Watchers, rest_after
 from tests.web.dashboards import AskedDashboard
 
 RUN = RunStatus(name="a", uid="u", job="a", phase="running", engine="local", created=100.0, nodes=1, gpus=4)
@@ -119,3 +119,9 @@ def test_files_outside_of_the_folder_have_no_name(tmp_path: Path) -> None:
     (folder / "a.js").write_text("1")
     (folder / "run.py").write_text("1")
     assert set(StaticFiles(folder).names()) == {"a.js"}
+
+
+def test_a_look_is_followed_by_a_rest_that_a_busy_machine_does_not_lengthen() -> None:
+    assert rest_after("local", wall_s=3.0, cpu_s=0.02) == pytest.approx(0.1)
+    assert rest_after("local", wall_s=3.0, cpu_s=2.0) == LONGEST_REST_S  # the first look, which reads all
+    assert rest_after("kubernetes", wall_s=3.0, cpu_s=0.02) == pytest.approx(15.0)

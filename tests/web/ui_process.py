@@ -47,6 +47,11 @@ class Dashboard:
     def port(self) -> int:
         return int(self.origin.rsplit(":", 1)[1])
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         if self._process is None:
             return

@@ -20,6 +20,8 @@ LOOK_S = {"local": 0.15, "kubernetes": 5.0}
 """A look at this machine is a few files; a cluster is asked when its objects have changed, else for steps."""
 SHARE = 5
 """Of the time, at most so small a part is spent on looking at a place, however many runs it has."""
+LONGEST_REST_S = 0.5
+"""After a look at this machine: the first one reads all runs, the next ones what has changed."""
 GATHER_S = 0.05
 """Changes of a cluster come in groups: a gang's pods, and the record after them."""
 LONGEST_PAUSE_S = 10.0
@@ -111,7 +113,7 @@ class Watchers:
         pause = look_s = LOOK_S[state.place.kind]
         steps, reflectors = KnownSteps(engine), list[Any]()
         while not self._stop.is_set():
-            began = time.monotonic()
+            began, cpu_began = time.monotonic(), time.thread_time()
             try:
                 reflectors = reflectors or watch_objects(engine, wake.set)
                 self.note(state.place.name, steps.add(engine.list(), began), time.time())
@@ -122,8 +124,8 @@ class Watchers:
             except Exception as error:  # a thread that ended here would leave a page that looks alive
                 self.note_trouble(state.place.name, f"{type(error).__name__}: {error}")
                 pause = min(pause * 2, LONGEST_PAUSE_S)
-            took_s = time.monotonic() - began
-            self._stop.wait(took_s * SHARE + (GATHER_S if wake.wait(max(0.0, pause - took_s * SHARE)) else 0.0))
+            rest_s = rest_after(state.place.kind, time.monotonic() - began, time.thread_time() - cpu_began)
+            self._stop.wait(rest_s + (GATHER_S if wake.wait(max(0.0, pause - rest_s)) else 0.0))
             wake.clear()
         for reflector in reflectors:
             reflector.close()
@@ -159,3 +161,9 @@ class Watchers:
         for first in range(0, max(len(rows), 1), ROWS_AT_ONCE):
             batch = rows[first : first + ROWS_AT_ONCE]
             self.events.publish("runs", {"changed": batch, "removed": removed if first == 0 else []})
+
+
+def rest_after(kind: str, wall_s: float, cpu_s: float) -> float:
+    """Seconds without a look after one. On this machine what it cost counts, not how long it waited for a busy
+    processor; a cluster's API server has worked for as long as it was waited for. Pure."""
+    return min(cpu_s * SHARE, LONGEST_REST_S) if kind == "local" else wall_s * SHARE

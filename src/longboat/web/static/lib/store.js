@@ -2,7 +2,7 @@
 import { get, setCsrf } from "./api.js"
 import { useEffect, useState } from "./html.js"
 
-const APPLY_MS = 150 // changes are gathered and drawn in one frame: a figure on the page is at most this much older
+const APPLY_MS = 150 // a change is drawn at once, those that follow it are gathered and drawn together after so long
 const RETRY_MS = [500, 1000, 2000, 4000, 8000] // after the stream is lost: quick at first, then a load nobody notices
 const CHANGED_MS = 4000 // a phase that has just changed is bold for so long
 
@@ -25,6 +25,7 @@ const listeners = new Set()
 const runListeners = new Set()
 let waiting = []
 let timer = 0
+let applied = 0
 let stream = null
 let cursor = ""
 let failures = 0
@@ -54,7 +55,9 @@ export function useRunChanges(name, callback) {
 }
 
 function apply() {
+  clearTimeout(timer)
   timer = 0
+  applied = performance.now()
   const keys = new Set()
   for (const { changed = [], removed = [] } of waiting) {
     for (const row of changed) {
@@ -81,8 +84,7 @@ export function put(row) {
 }
 
 async function load() {
-  const me = await get("state")
-  const answer = await get("runs")
+  const [me, answer] = await Promise.all([get("state"), get("runs")])
   setCsrf(me.csrf)
   store.me = me
   store.runs = new Map(answer.runs.map((row) => [key(row), row]))
@@ -103,7 +105,7 @@ function listen() {
   const on = (name, handle) => stream.addEventListener(name, (event) => handle(JSON.parse(event.data)))
   on("runs", (data) => {
     waiting.push(data)
-    timer ||= setTimeout(apply, APPLY_MS)
+    timer ||= setTimeout(apply, Math.max(0, applied + APPLY_MS - performance.now()))
   })
   on("clusters", ({ clusters }) => {
     store.clusters = clusters
