@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra ui is not installed")
 
-from longboat.web.access import AccessLayer, AccessRules, check_address, check_user, without_token
+from longboat.web.access import AccessLayer, AccessRules, check_address, check_user, user_of, without_token
 from longboat.web.server import allowed_hosts
 from tests.web.asgi import HOST, Answer, ask
 
@@ -79,7 +79,7 @@ def test_a_link_from_elsewhere_and_own_requests_pass() -> None:
 )
 def test_without_the_right_secret_nothing_is_told(headers: dict[str, str]) -> None:
     assert check_user(RULES, "GET", "/api/runs", headers).status == 401
-    assert check_user(RULES, "POST", "/api/runs", {**headers, "x-longboat-csrf": RULES.csrf}).status == 401
+    assert check_user(RULES, "POST", "/api/runs", {**headers, "x-longboat-csrf": RULES.csrf()}).status == 401
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_cookies_of_other_servers_on_this_host_do_not_hide_ours(text: str) -> No
 def test_changes_need_the_second_secret() -> None:
     assert check_user(RULES, "POST", "/api/x", COOKIE).status == 403
     assert check_user(RULES, "POST", "/api/x", {**COOKIE, "x-longboat-csrf": RULES.session}).status == 403
-    assert check_user(RULES, "POST", "/api/x", {**COOKIE, "x-longboat-csrf": RULES.csrf}).status == 200
+    assert check_user(RULES, "POST", "/api/x", {**COOKIE, "x-longboat-csrf": RULES.csrf()}).status == 200
     assert check_user(RULES, "POST", "/static/x", {}).status == 401
     assert check_user(RULES, "DELETE", "/api/x", COOKIE).status == 405
 
@@ -134,7 +134,7 @@ def test_every_answer_has_the_headers_of_safety() -> None:
 
 
 def test_large_and_endless_bodies_are_cut() -> None:
-    headers = {**COOKIE, "x-longboat-csrf": RULES.csrf}
+    headers = {**COOKIE, "x-longboat-csrf": RULES.csrf()}
     assert get("/api/x", {**headers, "content-length": str(9 << 20)}, "POST").status == 413
     assert get("/api/x", {**headers, "content-length": "many"}, "POST").status == 413
     assert int(get("/api/x", {**headers, "content-length": "1"}, "POST", b"x" * (9 << 20)).body) <= 8 << 20
@@ -143,3 +143,46 @@ def test_large_and_endless_bodies_are_cut() -> None:
 def test_the_token_of_a_query() -> None:
     assert without_token("a=1&token=x&b=") == ("x", "a=1&b=")
     assert without_token("") == (None, "")
+
+
+def test_health_is_told_to_everybody_and_says_nothing() -> None:
+    answer = get("/healthz", {"host": "10.1.2.3:8080"})
+    assert answer.status == 200 and answer.data == {"error": "ok", "hint": None}
+
+
+USERS = RULES._replace(has_users=True, groups=frozenset({"ml", "ops"}))
+PROXY = {"x-longboat-proxy": USERS.token, "x-forwarded-user": "alice"}
+
+
+def test_a_proxys_word_lets_people_in_and_nothing_else_does() -> None:
+    assert check_user(USERS, "GET", "/api/runs", PROXY).status == 200
+    for headers in (COOKIE, {"authorization": f"Bearer {USERS.token}"}, {"x-forwarded-user": "alice"}):
+        assert check_user(USERS, "GET", "/api/runs", headers).status == 401
+    assert check_user(USERS, "GET", "/api/runs", {**PROXY, "x-forwarded-user": ""}).status == 401
+    changing = {**PROXY, "x-longboat-csrf": USERS.csrf("bob")}
+    assert check_user(USERS, "POST", "/api/x", changing).status == 403
+    assert check_user(USERS, "POST", "/api/x", {**changing, "x-longboat-csrf": USERS.csrf()}).status == 403
+    assert check_user(USERS, "POST", "/api/x", {**changing, "x-longboat-csrf": USERS.csrf("alice")}).status == 200
+
+
+def test_users_and_groups_of_a_proxy() -> None:
+    told = {**PROXY, "x-forwarded-groups": "ops, admins,ml,system:masters,,ml"}
+    user = user_of(USERS._replace(groups=USERS.groups | {"system:masters"}), told)
+    assert user is not None and (user.name, user.groups) == ("alice", ("ml", "ops"))
+    for name in ("", " alice", "alice ", "a\tb", "system:admin", "system:node:x", "\xe4", "a" * 255):
+        assert user_of(USERS, {"x-forwarded-user": name}) is None
+
+
+@pytest.mark.parametrize("name", ["x-forwarded-user", "x-longboat-proxy", "x-forwarded-groups"])
+def test_who_asks_is_said_once(name: str) -> None:
+    """A proxy that adds its header to that of the client has replaced nothing."""
+    sent: list[Any] = []
+    headers = [(b"host", HOST.encode()), *((key.encode(), value.encode()) for key, value in PROXY.items())]
+    headers += [(name.encode(), b"mallory")] * (1 if name in PROXY else 2)
+    scope = {"type": "http", "method": "GET", "path": "/api/runs", "query_string": b"", "headers": headers}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(AccessLayer(inner, USERS)(scope, None, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 400

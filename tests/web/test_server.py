@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from longboat.core.errors import UsageError
@@ -13,6 +15,7 @@ from longboat.web.server import (
     check_options,
     is_loopback,
     public_host,
+    read_token,
 )
 
 
@@ -78,3 +81,26 @@ def test_the_host_of_a_public_address(url: str, host: str) -> None:
 def test_what_is_no_public_address_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="--public-url"):
         check_options(DashboardOptions(public_url=url))
+
+
+def test_users_need_the_proof_of_a_proxy_and_its_address() -> None:
+    users = DashboardOptions(has_users=True, token_file="token", public_url="https://lab.example", groups=("ml",))
+    check_options(users)
+    for lacking in (users._replace(token_file=None), users._replace(public_url=None)):
+        with pytest.raises(UsageError, match="--token-file and --public-url"):
+            check_options(lacking)
+    with pytest.raises(UsageError, match="--group"):
+        check_options(users._replace(has_users=False))
+
+
+def test_a_token_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("a" * 32 + "\n")
+    assert read_token(str(path)) == "a" * 32
+    for text in ("", "short", "a" * 300, "a" * 32 + " b", "\xe4" * 40):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="--token-file") as refused:
+            read_token(str(path))
+        assert not text or text not in str(refused.value)
+    with pytest.raises(UsageError, match="No such file"):
+        read_token(str(tmp_path / "missing"))

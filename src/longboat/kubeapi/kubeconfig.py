@@ -19,6 +19,8 @@ from longboat.kubeapi.errors import KubeconfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 IN_CLUSTER = "in-cluster"
+AS, AS_GROUPS = "LONGBOAT_AS", "LONGBOAT_AS_GROUPS"
+"""Whom to impersonate in clusters, as `kubectl --as` and `--as-group` do."""
 NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 """A DNS label, as Kubernetes demands of it."""
 _LISTS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
@@ -176,6 +178,10 @@ def in_cluster(environment: Mapping[str, str], namespace: str | None = None) -> 
 def find(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> ClusterAccess:
     """The access asked for: from the kubeconfig, else from the pod we are in."""
     access = _find(context, namespace, environment)
+    if environment.get(AS):
+        groups = [group.strip() for group in environment.get(AS_GROUPS, "").split(",")]
+        entry = {"as": environment[AS].strip(), "as-groups": [group for group in groups if group]}
+        access = access._replace(user={**access.user, **entry})
     if not re.fullmatch(NAMESPACE, access.namespace):
         hint = "lower-case letters, digits and -, at most 63 characters; `kubectl get namespaces` lists them"
         raise KubeconfigError(f"{access.namespace!r} is not the name of a namespace", hint=hint)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
+
+from longboat.kubeapi.connection.impersonation import NAME
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -22,6 +24,14 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CSRF_HEADER = "x-longboat-csrf"
+PROXY_HEADER = "x-longboat-proxy"
+"""The proof that a request came through the proxy: its value is the token, which nobody else knows."""
+USER_HEADER, GROUPS_HEADER = "x-forwarded-user", "x-forwarded-groups"
+"""Who asks, as authenticating proxies say it; believed with the proof alone."""
+HEALTH = "/healthz"
+USER_KEY = "longboat.user"
+"""Of the scope of a request that was let in: its WebUser, or None where the dashboard has one user."""
+RESERVED = "system:"
 READING = ("GET", "HEAD")
 MOST_BODY = 8 << 20
 """Bytes of a request: a trace for the simulator is the largest."""
@@ -52,15 +62,24 @@ class AccessRules(NamedTuple):
     scheme: str = "http"
     cookie: str = "longboat"  # browsers send cookies to every port of a host: each server has a name of its own
     origin: str | None = None  # of the proxy that browsers talk to, whatever Host it passes on; None: the Host's own
+    has_users: bool = False  # a proxy says who asks; its word, and no cookie, lets people in
+    groups: frozenset[str] = frozenset()  # of users, that are passed on to clusters
 
     @property
     def session(self) -> str:
         """What the cookie holds: not the token itself, which stays in the terminal."""
         return _derived(self.token, "session")
 
-    @property
-    def csrf(self) -> str:
-        return _derived(self.token, "csrf")
+    def csrf(self, user: str = "") -> str:
+        """Each user's own: with one's own nobody can make a page of another act."""
+        return _derived(self.token, f"csrf {user}" if user else "csrf")
+
+
+class WebUser(NamedTuple):
+    """Who asks, by the word of the proxy."""
+
+    name: str
+    groups: tuple[str, ...] = ()
 
 
 class AccessVerdict(NamedTuple):
@@ -106,12 +125,39 @@ def check_user(rules: AccessRules, method: str, path: str, headers: Mapping[str,
         return AccessVerdict(405, f"{method} is not known here")
     if path.startswith(PUBLIC) and method in READING:
         return GO_ON
+    if rules.has_users:
+        return check_proxy(rules, method, headers)
     has_bearer = _equal(headers.get("authorization"), f"Bearer {rules.token}")
     if not has_bearer and not _equal(cookie_of(headers.get("cookie", ""), rules.cookie), rules.session):
         return AccessVerdict(401, "no token, or a wrong one", "open the address that longboat ui has printed")
-    if method == "POST" and not has_bearer and not _equal(headers.get(CSRF_HEADER), rules.csrf):
-        return AccessVerdict(403, f"the header {CSRF_HEADER} is missing or wrong", "its value is `csrf` of /api/state")
+    if method == "POST" and not has_bearer and not _equal(headers.get(CSRF_HEADER), rules.csrf()):
+        return NO_CSRF
     return GO_ON
+
+
+NO_CSRF = AccessVerdict(403, f"the header {CSRF_HEADER} is missing or wrong", "its value is `csrf` of /api/state")
+
+
+def check_proxy(rules: AccessRules, method: str, headers: Mapping[str, str]) -> AccessVerdict:
+    """Whether the proxy vouches for the user that a request names; for changes also that a page of ours made it."""
+    if not _equal(headers.get(PROXY_HEADER), rules.token):
+        return AccessVerdict(401, "this did not come through the proxy", f"the proxy sets {PROXY_HEADER} to the token")
+    user = user_of(rules, headers)
+    if user is None:
+        return AccessVerdict(401, "the proxy names no user that a cluster could know", f"it sets {USER_HEADER}")
+    if method == "POST" and not _equal(headers.get(CSRF_HEADER), rules.csrf(user.name)):
+        return NO_CSRF
+    return GO_ON
+
+
+def user_of(rules: AccessRules, headers: Mapping[str, str]) -> WebUser | None:
+    """The user that a proxy names; None for no name, and for those of Kubernetes itself, which no person has. Pure."""
+    name = headers.get(USER_HEADER, "")
+    if not NAME.fullmatch(name) or name.startswith(RESERVED):
+        return None
+    named = [group.strip() for group in headers.get(GROUPS_HEADER, "").split(",")]
+    groups = sorted({group for group in named if group in rules.groups and not group.startswith(RESERVED)})
+    return WebUser(name, tuple(groups))
 
 
 def cookie_of(text: str, name: str) -> str | None:
@@ -143,8 +189,13 @@ class AccessLayer:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path, method = str(scope["path"]), str(scope["method"])
+        if path == HEALTH and method in READING:  # asked by a kubelet, under the address of the pod
+            await _refuse(send, AccessVerdict(200, "ok"), is_page=False)
+            return
         sender = _with_headers(send, {} if path.startswith("/static/") else {"cache-control": "no-store"})
         verdict = check_address(self._rules, headers)
+        if self._rules.has_users and _is_ambiguous(scope["headers"]):
+            verdict = AccessVerdict(400, "a header that says who asks is there twice")
         if verdict.status == 200 and method in READING and not path.startswith(("/api/", *PUBLIC)):
             location = self._entered(path, scope["query_string"].decode("latin-1"))
             if location is not None:
@@ -158,7 +209,8 @@ class AccessLayer:
         if verdict.status != 200:
             await _refuse(sender, verdict, is_page=not path.startswith("/api/"))
             return
-        await self._app(scope, _bounded(receive), sender)
+        user = user_of(self._rules, headers) if self._rules.has_users else None
+        await self._app({**scope, USER_KEY: user}, _bounded(receive), sender)
 
     def _entered(self, path: str, query: str) -> str | None:
         """Where to go on after a good token; None without one."""
@@ -166,7 +218,7 @@ class AccessLayer:
             token, rest = without_token(query)
         except ValueError:
             return None
-        if not _equal(token, self._rules.token):
+        if self._rules.has_users or not _equal(token, self._rules.token):
             return None
         place = quote("/" + path.lstrip("/\\"))  # `//elsewhere` would be another host
         return f"{place}?{rest}" if rest else place
@@ -174,6 +226,12 @@ class AccessLayer:
     def _cookie(self) -> str:
         secure = "; Secure" if self._rules.scheme == "https" else ""
         return f"{self._rules.cookie}={self._rules.session}; Path=/; HttpOnly; SameSite=Strict{secure}"
+
+
+def _is_ambiguous(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """A proxy that adds its word to what a client sent, instead of replacing it: whose word is the last?"""
+    names = [name.lower().decode("latin-1") for name, _ in headers]
+    return any(names.count(name) > 1 for name in (PROXY_HEADER, USER_HEADER, GROUPS_HEADER))
 
 
 def _length(headers: Mapping[str, str]) -> int:

@@ -27,8 +27,9 @@ STATUS: tuple[tuple[type[LongboatError], int], ...] = (
 )
 
 
-HERE, ALL_PLACES, SIMULATIONS = "/here", "/every place", "/simulations"
-"""Kinds of work besides the places, whose names hold no slash: what is in memory, asks all of them, computes."""
+HERE, ALL_PLACES, SIMULATIONS, READERS = "/here", "/every place", "/simulations", "/readers"
+"""Kinds of work besides the places, whose names hold no slash: what is in memory, asks all of them, computes, asks who
+may read."""
 MOST_AT_ONCE, MOST_WAITING = 12, 24
 """Requests of one kind: a page makes six at once. More of them would take the connections of everybody else."""
 Result = TypeVar("Result")

@@ -15,12 +15,15 @@ from starlette.routing import Route
 
 from longboat import __version__
 from longboat.core.errors import LongboatError
+from longboat.core.runs import RunStatus
 from longboat.engines.shared.home import current_user
-from longboat.web.access import AccessLayer, AccessRules, App
+from longboat.web.access import USER_KEY, AccessLayer, AccessRules, App, WebUser
 from longboat.web.answers import (
     ALL_PLACES,
     HERE,
+    READERS,
     SIMULATIONS,
+    Handler,
     Rejected,
     Threads,
     body_of,
@@ -31,15 +34,17 @@ from longboat.web.answers import (
 from longboat.web.events import now_text
 from longboat.web.places import ShownPlace, find_place
 from longboat.web.static_files import INDEX, StaticFiles
+from longboat.web.users import PlaceUsers
 from longboat.web.views.curves import run_curves
 from longboat.web.views.fleet import nodes, queue, services
 from longboat.web.views.logs import LogStreams, log_window, stream_query
-from longboat.web.views.one_run import ACTIONS, act, checkpoints, run_page
+from longboat.web.views.one_run import ACTIONS, SUBMITTING, act, checkpoints, run_page
 from longboat.web.views.scaling import ScalingHistory, WhatIf, autoscalers
 from longboat.web.views.set_up import clusters
 from longboat.web.views.studies import compare, one_sweep, sweeps
 from longboat.web.watching import Watchers
 
+PLACES_KEY = "longboat.places"
 STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
 
 
@@ -55,18 +60,52 @@ class Dashboard:
         self.threads = Threads()
         self.history = ScalingHistory()
         self.what_if = WhatIf()
+        self.users = PlaceUsers(watchers.places)
+
+    def places(self, request: Request) -> list[ShownPlace]:
+        """As the one who asks has them: `reading` has asked the clusters."""
+        places: list[ShownPlace] = request.scope[PLACES_KEY]
+        return places
+
+    def listed(self, request: Request) -> list[tuple[ShownPlace, list[RunStatus]]]:
+        runs = {place.name: runs for place, runs in self.watchers.listed()}
+        return [(place, runs[place.name]) for place in self.places(request)]
+
+    def reading(self, handler: Handler) -> Handler:
+        """For those alone who may list runs."""
+
+        async def checked(request: Request) -> Response:
+            user = request.scope.get(USER_KEY)
+            places = self.watchers.places
+            if user is not None:
+                places = await self.threads.run(READERS, lambda: self.users.places(user))
+            request.scope[PLACES_KEY] = places
+            return await handler(request)
+
+        return checked
+
+    async def while_reading(self, request: Request, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A stream that ends for whoever loses the right; heartbeats make it look again and again."""
+        user = request.scope.get(USER_KEY)
+        async for data in stream:
+            try:
+                if user is not None:
+                    await self.threads.run(READERS, lambda: self.users.places(user))
+            except LongboatError:
+                return
+            yield data
 
     # what is known without asking anybody
 
     async def state(self, request: Request) -> Response:
-        return await self.threads.answer(request, HERE, self._state)
+        return await self.threads.answer(request, HERE, self._state, request.scope.get(USER_KEY))
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self, user: WebUser | None) -> dict[str, Any]:
         return {
             "version": __version__,
-            "user": current_user(),
+            "user": user.name if user else current_user(),
             "readonly": self.readonly,
-            "csrf": self.rules.csrf,
+            "csrf": self.rules.csrf(user.name if user else ""),
             "time": now_text(time.time()),
             "clusters": self.watchers.clusters(),
         }
@@ -82,20 +121,30 @@ class Dashboard:
         watchers = self.watchers
         cursor = request.headers.get("last-event-id") or request.query_params.get("since") or watchers.events.cursor
         stream = watchers.events.follow(cursor, watchers.heartbeat)
-        return StreamingResponse(stream, headers=STREAM_HEADERS)
+        return StreamingResponse(self.while_reading(request, stream), headers=STREAM_HEADERS)
 
     # one run
 
     def _run(self, request: Request) -> tuple[ShownPlace, str]:
-        return find_place(self.watchers.places, request.path_params["cluster"]), request.path_params["id"]
+        return find_place(self.places(request), request.path_params["cluster"]), request.path_params["id"]
 
     async def run(self, request: Request) -> Response:
         place, run = self._run(request)
-        return await self.threads.answer(request, place.name, lambda: run_page(place, run, readonly=self.readonly))
+        return await self.threads.answer(
+            request, place.name, lambda: run_page(place, run, allowed=self._allowed(request))
+        )
+
+    def _allowed(self, request: Request) -> tuple[str, ...]:
+        if self.readonly:
+            return ()
+        return tuple(name for name in ACTIONS if not (request.scope.get(USER_KEY) and name in SUBMITTING))
 
     async def act(self, request: Request) -> Response:
         place, run = self._run(request)
         action = request.path_params["action"]
+        if request.scope.get(USER_KEY) and action in SUBMITTING:
+            hint = "copy the command and run it where the job's files and secrets are"
+            raise Rejected(403, f"{action}: this dashboard submits nothing in the name of others", hint=hint)
         if self.readonly:
             raise Rejected(403, "this dashboard is read-only", hint="longboat ui without --read-only")
         if action not in ACTIONS:
@@ -117,7 +166,8 @@ class Dashboard:
         # A run that is not there is a 404, not a stream.
         await self.threads.run(place.name, lambda: place.engine.status(run))
         cursor = request.headers.get("last-event-id")
-        return StreamingResponse(self.log_streams.follow(place, run, params, cursor), headers=STREAM_HEADERS)
+        stream = self.log_streams.follow(place, run, params, cursor)
+        return StreamingResponse(self.while_reading(request, stream), headers=STREAM_HEADERS)
 
     async def metrics(self, request: Request) -> Response:
         place, run = self._run(request)
@@ -131,37 +181,35 @@ class Dashboard:
 
     async def sweeps(self, request: Request) -> Response:
         return await self.threads.answer(
-            request, ALL_PLACES, lambda: sweeps(self.watchers.places, readonly=self.readonly)
+            request, ALL_PLACES, lambda: sweeps(self.places(request), readonly=self.readonly)
         )
 
     async def sweep(self, request: Request) -> Response:
         cluster, name = request.path_params["cluster"], request.path_params["name"]
-        place = find_place(self.watchers.places, cluster)
+        place = find_place(self.places(request), cluster)
         look = partial(one_sweep, [place], cluster, name, readonly=self.readonly)
         return await self.threads.answer(request, place.name, look)
 
     async def compare(self, request: Request) -> Response:
         return await self.threads.answer(
-            request, ALL_PLACES, compare, self.watchers.places, request.query_params.getlist("run")
+            request, ALL_PLACES, compare, self.places(request), request.query_params.getlist("run")
         )
 
     async def nodes(self, request: Request) -> Response:
-        return await self.threads.answer(request, ALL_PLACES, nodes, self.watchers.places)
+        return await self.threads.answer(request, ALL_PLACES, nodes, self.places(request))
 
     async def queue(self, request: Request) -> Response:
-        return await self.threads.answer(request, ALL_PLACES, lambda: queue(self.watchers.listed()))
+        return await self.threads.answer(request, ALL_PLACES, lambda: queue(self.listed(request)))
 
     async def services(self, request: Request) -> Response:
-        return await self.threads.answer(request, ALL_PLACES, lambda: services(self.watchers.listed()))
+        return await self.threads.answer(request, ALL_PLACES, lambda: services(self.listed(request)))
 
     async def autoscaler(self, request: Request) -> Response:
-        return await self.threads.answer(request, ALL_PLACES, lambda: autoscalers(self.watchers.listed(), self.history))
+        return await self.threads.answer(request, ALL_PLACES, lambda: autoscalers(self.listed(request), self.history))
 
     async def simulate(self, request: Request) -> Response:
         asked = await body_of(request)
-        return await self.threads.answer(
-            request, SIMULATIONS, lambda: self.what_if.answer(self.watchers.listed(), asked)
-        )
+        return await self.threads.answer(request, SIMULATIONS, lambda: self.what_if.answer(self.listed(request), asked))
 
     async def clusters(self, request: Request) -> Response:
         return await self.threads.answer(request, HERE, clusters)
@@ -178,25 +226,26 @@ class Dashboard:
         return await on_missing(request, LookupError())
 
     def routes(self) -> list[Route]:
+        read = self.reading
         return [
-            Route("/api/state", self.state),
-            Route("/api/runs", self.runs),
-            Route("/api/events", self.events),
-            Route("/api/runs/{cluster}/{id}", self.run),
-            Route("/api/runs/{cluster}/{id}/logs", self.logs),
-            Route("/api/runs/{cluster}/{id}/logs/stream", self.log_stream),
-            Route("/api/runs/{cluster}/{id}/metrics", self.metrics),
-            Route("/api/runs/{cluster}/{id}/checkpoints", self.checkpoints),
-            Route("/api/runs/{cluster}/{id}/{action}", self.act, methods=["POST"]),
-            Route("/api/sweeps", self.sweeps),
-            Route("/api/sweeps/{cluster}/{name}", self.sweep),
-            Route("/api/compare", self.compare),
-            Route("/api/nodes", self.nodes),
-            Route("/api/queue", self.queue),
-            Route("/api/services", self.services),
-            Route("/api/autoscaler", self.autoscaler),
-            Route("/api/simulate", self.simulate, methods=["POST"]),
-            Route("/api/clusters", self.clusters),
+            Route("/api/state", read(self.state)),
+            Route("/api/runs", read(self.runs)),
+            Route("/api/events", read(self.events)),
+            Route("/api/runs/{cluster}/{id}", read(self.run)),
+            Route("/api/runs/{cluster}/{id}/logs", read(self.logs)),
+            Route("/api/runs/{cluster}/{id}/logs/stream", read(self.log_stream)),
+            Route("/api/runs/{cluster}/{id}/metrics", read(self.metrics)),
+            Route("/api/runs/{cluster}/{id}/checkpoints", read(self.checkpoints)),
+            Route("/api/runs/{cluster}/{id}/{action}", read(self.act), methods=["POST"]),
+            Route("/api/sweeps", read(self.sweeps)),
+            Route("/api/sweeps/{cluster}/{name}", read(self.sweep)),
+            Route("/api/compare", read(self.compare)),
+            Route("/api/nodes", read(self.nodes)),
+            Route("/api/queue", read(self.queue)),
+            Route("/api/services", read(self.services)),
+            Route("/api/autoscaler", read(self.autoscaler)),
+            Route("/api/simulate", read(self.simulate), methods=["POST"]),
+            Route("/api/clusters", read(self.clusters)),
             Route("/api/{rest:path}", self.nothing, methods=["GET", "POST"]),
             Route("/static/{name:path}", self.file),
             Route("/{rest:path}", self.page),

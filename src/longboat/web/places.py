@@ -25,6 +25,7 @@ class ShownPlace(NamedTuple):
     engine: Engine
     context: str | None = None
     namespace: str | None = None
+    user: str = ""  # as whom it is asked, where the dashboard has several users
 
     def command(self, *words: str) -> str:
         """A `longboat` command that means this place."""
@@ -41,17 +42,19 @@ def url_name(text: str, taken: Sequence[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def open_places(contexts: Sequence[str], namespace: str | None = None) -> list[ShownPlace]:
+def open_places(contexts: Sequence[str], namespaces: Sequence[str] = (), *, has_local: bool = True) -> list[ShownPlace]:
     """This machine, then the clusters of these contexts; without any, the cluster that is set as default engine."""
-    places = [ShownPlace(LOCAL, TITLE, LOCAL, engine(LOCAL))]
+    places = [ShownPlace(LOCAL, TITLE, LOCAL, engine(LOCAL))] if has_local else []
     chosen: list[str | None] = list(dict.fromkeys(contexts))
-    if not chosen and (namespace is not None or default_engine(is_cluster=False) != LOCAL):
+    if not chosen and (namespaces or not has_local or default_engine(is_cluster=False) != LOCAL):
         chosen = [None]
     for context in chosen:
-        title = context or "cluster"
-        opened = engine("kubernetes", context=context, namespace=namespace)
-        name = url_name(title, [place.name for place in places])
-        places.append(ShownPlace(name, title, "kubernetes", opened, context, namespace))
+        for namespace in dict.fromkeys(namespaces) or (None,):
+            title = context or "cluster"
+            title = f"{title}/{namespace}" if len(set(namespaces)) > 1 else title
+            opened = engine("kubernetes", context=context, namespace=namespace)
+            name = url_name(title, [place.name for place in places])
+            places.append(ShownPlace(name, title, "kubernetes", opened, context, namespace))
     return places
 
 

@@ -19,6 +19,7 @@ MOST_CONNECTIONS = 256
 """Of all browsers together; each open page has one stream, one more with a live log."""
 SHUTDOWN_S = 2
 """Streams have no end of their own: they are cut after so long."""
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,256}")
 _HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){0,10}\.?")
 
 
@@ -30,6 +31,9 @@ class DashboardOptions(NamedTuple):
     key: str | None = None
     allow_plain: bool = False  # without TLS on an address that others reach
     public_url: str | None = None  # where browsers reach it: a proxy with TLS
+    token_file: str | None = None  # the token, where it is not made anew and shown
+    has_users: bool = False  # behind a proxy that says who asks
+    groups: tuple[str, ...] = ()  # of users, that clusters are told
 
 
 def check_options(options: DashboardOptions) -> None:
@@ -38,6 +42,13 @@ def check_options(options: DashboardOptions) -> None:
         raise UsageError("--tls-cert and --tls-key go together", hint="both are files in PEM form")
     if options.public_url is not None:
         public_host(options.public_url)
+    if options.has_users and (options.token_file is None or options.public_url is None):
+        raise UsageError(
+            "--users-from-proxy needs --token-file and --public-url",
+            hint="the token is the proxy's proof; docs/ui.md has an example",
+        )
+    if options.groups and not options.has_users:
+        raise UsageError("--group without --users-from-proxy", hint="groups are those of users that a proxy names")
     if is_loopback(options.host) or options.certificate is not None or options.allow_plain:
         return
     raise UsageError(
@@ -96,7 +107,23 @@ def access_rules(options: DashboardOptions, port: int, token: str, names: tuple[
     if options.public_url is not None:
         public = public_host(options.public_url)
         hosts, scheme, origin = allowed_hosts(options.host, port) | {public}, "https", f"https://{public}"
-    return AccessRules(token=token, hosts=hosts, scheme=scheme, cookie=f"longboat-{port}", origin=origin)
+    rules = AccessRules(token=token, hosts=hosts, scheme=scheme, cookie=f"longboat-{port}", origin=origin)
+    return rules._replace(has_users=options.has_users, groups=frozenset(options.groups))
+
+
+def read_token(path: str) -> str:
+    """Raises UsageError. What it says is never part of a message."""
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+        raise UsageError(f"--token-file {path}: {reason}", hint="a file with one line: openssl rand -hex 32") from None
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(
+            f"--token-file {path}: not 32 to 256 letters, digits, - and _", hint="openssl rand -hex 32 makes one"
+        )
+    return token
 
 
 def open_socket(options: DashboardOptions) -> socket.socket:
@@ -126,10 +153,12 @@ class DashboardServer:
         self._socket = open_socket(options)
         port = self._socket.getsockname()[1]
         names = (socket.gethostname(), socket.getfqdn()) if not is_loopback(options.host) else ()
-        rules = access_rules(options, port, secrets.token_urlsafe(32), names)
+        token = secrets.token_urlsafe(32) if options.token_file is None else read_token(options.token_file)
+        rules = access_rules(options, port, token, names)
         host = socket.gethostname() if options.host in ("0.0.0.0", "::") else options.host
         origin = rules.origin or f"{rules.scheme}://{url_host(host)}:{port}"
-        self.address = f"{origin}/?token={rules.token}"
+        # In a pod this line is in a log: a token that others have written down is not shown again.
+        self.address = f"{origin}/?token={rules.token}" if options.token_file is None else f"{origin}/"
         dashboard = Dashboard(Watchers(places, EventLog()), rules, readonly=options.readonly)
         config = uvicorn.Config(
             make_app(dashboard),

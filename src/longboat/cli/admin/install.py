@@ -38,6 +38,10 @@ from longboat.core.errors import UsageError
 @click.option(
     "--autoscaler", "pools", type=click.Path(), metavar="FILE", help="Install the autoscaler too, with these pools."
 )
+@click.option("--ui", is_flag=True, help="Install the dashboard too: read-only, unless --ui-user names people.")
+@click.option("--ui-user", "users", multiple=True, metavar="NAME", help="May use it in their own name. Repeatable.")
+@click.option("--ui-group", "groups", multiple=True, metavar="NAME", help="A group of these. Repeatable.")
+@click.option("--public-url", metavar="URL", help="Where browsers reach the dashboard's proxy: https://HOST[:PORT].")
 @click.option("--remove", is_flag=True, help="Uninstall; runs and machines stay.")
 @click.option("--dry-run", is_flag=True, help="Print the objects and stop.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Output format of --dry-run.")
@@ -77,14 +81,19 @@ def command(context: str | None, remove: bool, dry_run: bool, output: str, timeo
         if remove:
             say(f"longboat: the controller is gone from {client.context}" if is_any else "longboat: nothing to remove")
         else:
-            who = "the controller and the autoscaler work" if options["pools"] else "the controller works"
+            parts = ["the controller", *["the autoscaler"] * bool(options["pools"]), *["the dashboard"] * options["ui"]]
+            who = f"{phrase(parts)} work{'' if len(parts) > 1 else 's'}"
             served = served_namespaces(next(each for each in wanted if each["kind"] == "Deployment"))
             say(f"longboat: {who} in {client.context}, for {shown_namespaces(served) if served else 'all namespaces'}")
     return 0
 
 
+def phrase(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+
+
 def objects_of(
-    context: str | None, *, image: str | None, only: Sequence[str], everywhere: bool, pools: str | None
+    context: str | None, *, image: str | None, only: Sequence[str], everywhere: bool, pools: str | None, **shown: Any
 ) -> list[dict[str, Any]]:
     """All manifests to install. The pools file is read and validated first."""
     from longboat.engines.kubernetes.install.controller_manifests import objects
@@ -97,6 +106,7 @@ def objects_of(
         raise UsageError(f"--image: found the text {image!r}, expected {IMAGE_EXPECTED}")
     served = None if everywhere else namespaces_of(only) or (context_namespace(context),)
     manifests = objects(image=image, only=served, version=__version__)
+    manifests += dashboard_of(image, served, **shown)
     if pools is None:
         return manifests
     from longboat.cli.input.pools import checked_pools
@@ -104,6 +114,33 @@ def objects_of(
 
     text, simulates = checked_pools(pools)
     return [*manifests, *autoscaler_objects(image=image, pools=text, version=__version__, simulates=simulates)]
+
+
+def dashboard_of(
+    image: str, served: Sequence[str] | None, *, ui: bool, users: Sequence[str], groups: Sequence[str], public_url: Any
+) -> list[dict[str, Any]]:
+    """Raises UsageError for what would let in nobody, or anybody."""
+    from longboat.engines.kubernetes.install.dashboard_manifests import DashboardSetup, dashboard_objects
+    from longboat.kubeapi.connection.impersonation import NAME
+    from longboat.web.server import public_host
+
+    if not ui:
+        if users or groups or public_url:
+            raise UsageError("--ui-user, --ui-group and --public-url are of the dashboard", hint="add --ui")
+        return []
+    if served is None:
+        raise UsageError("--ui with --all-namespaces", hint="--only a,b: the dashboard reads in these alone")
+    if groups and not users:
+        raise UsageError("--ui-group without --ui-user", hint="name the people too: nobody else is let in")
+    if users and public_url is None:
+        raise UsageError("--ui-user without --public-url", hint="https://HOST: the proxy that knows who is who")
+    if public_url is not None:
+        public_host(public_url)
+    for name in (*users, *groups):
+        if not NAME.fullmatch(name) or name.startswith("system:") or "," in name:
+            raise UsageError(f"{name!r} is not the name of a person or group", hint="as the cluster's RBAC names them")
+    setup = DashboardSetup(tuple(served), public_url, tuple(users), tuple(groups))
+    return dashboard_objects(image=image, setup=setup, version=__version__)
 
 
 def context_namespace(context: str | None) -> str:

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
 from longboat.kubeapi.answers import error_of, is_status
-from longboat.kubeapi.connection import bodies, dialing, retries
+from longboat.kubeapi.connection import bodies, dialing, impersonation, retries
 from longboat.kubeapi.connection.credentials import Credentials, RequestCredentials
 from longboat.kubeapi.connection.retries import FailedRequest
 from longboat.kubeapi.errors import BUSY, Unreachable
@@ -244,13 +244,8 @@ class Transport:
             self._after_refusal(ask, response, content, attempt, began)
 
     def _exchange(self, connection: Connection, ask: ApiRequest) -> http.client.HTTPResponse:
-        headers = {
-            "Host": self.target.authority,
-            "User-Agent": "longboat",
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            **ask.headers,
-        }
+        headers = {"Host": self.target.authority, "User-Agent": "longboat", "Accept": "application/json"}
+        headers |= {"Accept-Encoding": "identity", **ask.headers}
         if connection.identity.authorization:
             headers["Authorization"] = connection.identity.authorization
         if ask.body is not None:
@@ -263,7 +258,8 @@ class Transport:
         with self._lock:
             self.requests += 1
         asked = time.time()
-        connection.request(ask.method, self.target.prefix + ask.path, ask.body, headers)
+        sent = impersonation.with_user(headers, self.access.user)
+        connection.request(ask.method, self.target.prefix + ask.path, ask.body, sent)
         response = connection.getresponse()
         self._has_answered = True
         self.clock_skew_s = clock_skew_s(self.clock_skew_s, response.headers.get("Date"), asked, time.time())

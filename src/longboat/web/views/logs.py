@@ -171,11 +171,15 @@ class SharedLog:
         self._batch, self._size, self._sent = [], 0, time.monotonic()
 
 
+LogKey = tuple[str, str, str, LogQuery]
+"""Place, user, run and what is asked for: nobody is shown what another has the right to read."""
+
+
 class LogStreams:
     """All logs that are followed now."""
 
     def __init__(self) -> None:
-        self._logs: dict[tuple[str, str, LogQuery], SharedLog] = {}
+        self._logs: dict[LogKey, SharedLog] = {}
         self._threads = 0  # also those whose readers have left: an engine notices that when it has read what is there
         self._lock = threading.Lock()
 
@@ -194,7 +198,7 @@ class LogStreams:
             async for data in log.events.follow(start, lambda: {"time": now_text(time.time())}):
                 yield data
         finally:
-            self._given_back((place.name, run, query))
+            self._given_back((place.name, place.user, run, query))
 
     def check_room(self) -> None:
         with self._lock:
@@ -205,7 +209,7 @@ class LogStreams:
             raise Rejected(429, f"{MOST_STREAMS} logs are followed already", hint="close a page that shows one")
 
     def _taken(self, place: ShownPlace, run: str, query: LogQuery) -> SharedLog:
-        key = (place.name, run, query)
+        key = (place.name, place.user, run, query)
         with self._lock:
             log = self._logs.get(key)
             is_new = log is None
@@ -222,7 +226,7 @@ class LogStreams:
         with self._lock:
             self._threads -= 1
 
-    def _given_back(self, key: tuple[str, str, LogQuery]) -> None:
+    def _given_back(self, key: LogKey) -> None:
         with self._lock:
             log = self._logs[key]
             log.readers -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +15,10 @@ from longboat.web.places import ShownPlace
 from longboat.web.rows import row_of
 
 ACTIONS = ("stop", "retry", "resume", "remove")
+SUBMITTING = ("retry", "resume")
 
 
-def run_page(place: ShownPlace, run: str, *, readonly: bool) -> dict[str, Any]:
+def run_page(place: ShownPlace, run: str, *, allowed: Sequence[str] = ACTIONS) -> dict[str, Any]:
     """Everything that a page of one run shows besides its log and curves."""
     status = place.engine.status(run)
     return {
@@ -27,7 +29,7 @@ def run_page(place: ShownPlace, run: str, *, readonly: bool) -> dict[str, Any]:
         "explain": explanation(place, run),
         "job_yaml": job_yaml(status),
         "commands": commands(place, status),
-        "may": {action: not readonly and why_not(status, action) is None for action in ACTIONS},
+        "may": {action: action in allowed and why_not(status, action) is None for action in ACTIONS},
     }
 
 

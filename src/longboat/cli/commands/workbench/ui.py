@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -20,7 +21,8 @@ from longboat.cli.output.terminal import say
     shell_complete=complete_contexts,
     help="Also the cluster of this kubeconfig context. Repeatable.",
 )
-@click.option("--namespace", metavar="NAME", help="The namespace in these clusters.")
+@click.option("--namespace", "namespaces", multiple=True, metavar="NAME", help="In these clusters. Repeatable.")
+@click.option("--no-local", is_flag=True, help="Clusters only, not this machine.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port (default: a free one).")
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser (default), or only print it.")
 @click.option("--read-only", is_flag=True, help="Nothing can be stopped, started or removed from the page.")
@@ -35,8 +37,22 @@ from longboat.cli.output.terminal import say
 )
 @click.option("--insecure-bind", is_flag=True, help="--bind without TLS: behind a proxy that has it.")
 @click.option("--public-url", metavar="URL", help="Where browsers reach it behind a proxy: https://HOST[:PORT].")
+@click.option("--token-file", type=click.Path(), metavar="FILE", help="The token, instead of a new one; not printed.")
+@click.option(
+    "--users-from-proxy",
+    is_flag=True,
+    help="Behind an authenticating proxy: act in clusters as the user that it names. Needs --token-file, --public-url.",
+)
+@click.option("--group", "groups", multiple=True, metavar="NAME", help="A group of users that counts. Repeatable.")
 def command(
-    contexts: Sequence[str], namespace: str | None, port: int, browser: bool, read_only: bool, bind: str, **tls: str
+    contexts: Sequence[str],
+    namespaces: Sequence[str],
+    port: int,
+    browser: bool,
+    read_only: bool,
+    bind: str,
+    no_local: bool,
+    **more: Any,
 ) -> None:
     """Show runs of this machine and of clusters in a browser, until Ctrl-C.
 
@@ -49,16 +65,19 @@ def command(
         host=bind,
         port=port,
         readonly=read_only,
-        certificate=tls["tls_cert"],
-        key=tls["tls_key"],
-        allow_plain=bool(tls["insecure_bind"]),
-        public_url=tls["public_url"],
+        certificate=more["tls_cert"],
+        key=more["tls_key"],
+        allow_plain=bool(more["insecure_bind"]),
+        public_url=more["public_url"],
+        token_file=more["token_file"],
+        has_users=more["users_from_proxy"],
+        groups=tuple(more["groups"]),
     )
     check_options(options)
     import_uvicorn()
     from longboat.web.places import open_places
 
-    server = DashboardServer(open_places(contexts, namespace), options)
+    server = DashboardServer(open_places(contexts, namespaces, has_local=not (no_local or options.has_users)), options)
     print(server.address, flush=True)
     say("longboat: the dashboard runs until Ctrl-C")
     with opened(server.address, is_wanted=browser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.install.autoscaler_manifests import AUTOSCALER
 from longboat.engines.kubernetes.install.controller_manifests import HOME, served_namespaces
+from longboat.engines.kubernetes.install.dashboard_manifests import DASHBOARD
+from longboat.engines.kubernetes.install.dashboard_manifests import LABELS as DASHBOARD_LABELS
 from longboat.engines.kubernetes.names import selector
 from longboat.engines.kubernetes.record_store import find_record, read_record
 from longboat.kubeapi.client import Client
@@ -24,6 +27,8 @@ from longboat.kubeapi.kinds import (
     POD,
     ROLE,
     ROLE_BINDING,
+    SECRET,
+    SERVICE,
     SERVICE_ACCOUNT,
     kind_of,
 )
@@ -31,7 +36,7 @@ from longboat.kubeapi.leases import CONTROLLER, GATE, MANAGED_BY
 
 Object = dict[str, Any]
 
-OURS = f"{selector(list(MANAGED_BY.items()))},app.kubernetes.io/name in ({CONTROLLER},{AUTOSCALER})"
+OURS = f"{selector(list(MANAGED_BY.items()))},app.kubernetes.io/name in ({CONTROLLER},{AUTOSCALER},{DASHBOARD})"
 CORDONED, DELETING = "longboat.dev/cordoned-at", "longboat.dev/deleting-at"
 """The autoscaler's marks on nodes: out of use by it, and on the way out for good."""
 GONE_S = 120.0  # a namespace goes when its last pod has: 30 s of grace, and a slow node
@@ -45,6 +50,8 @@ def install(client: Client, objects: Sequence[Object], *, timeout_s: float, is_c
         _check_scope(client, objects)
     _check_namespaces(client, objects)
     for each in objects:
+        if (each["kind"], each["metadata"]["name"]) == (DEPLOYMENT.kind, DASHBOARD):
+            make_token(client)
         client.apply(each)
         yield _shown(each)
     _withdraw(client, objects)
@@ -85,7 +92,8 @@ def _check_namespaces(client: Client, objects: Sequence[Object]) -> None:
 def _withdraw(client: Client, objects: Sequence[Object]) -> None:
     """Rights that an earlier installation gave and this one does not."""
     wanted = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects}
-    own = f"{selector(list(MANAGED_BY.items()))},app.kubernetes.io/name={CONTROLLER}"
+    installed = [CONTROLLER, *([DASHBOARD] if (DEPLOYMENT.kind, HOME, DASHBOARD) in wanted else [])]
+    own = f"{selector(list(MANAGED_BY.items()))},app.kubernetes.io/name in ({','.join(installed)})"
     for kind in (ROLE_BINDING, ROLE, CLUSTER_ROLE_BINDING):
         for each in client.list(kind, everywhere=True, labels=own).items:
             meta = each["metadata"]
@@ -93,10 +101,18 @@ def _withdraw(client: Client, objects: Sequence[Object]) -> None:
                 client.delete(kind, meta["name"], namespace=meta.get("namespace"), uid=meta["uid"])
 
 
+def make_token(client: Client) -> None:
+    """The dashboard's token, once: it is in its Secret alone, and stays when the dashboard is installed again."""
+    if client.find(SECRET, DASHBOARD, namespace=HOME) is None:
+        meta = {"name": DASHBOARD, "namespace": HOME, "labels": DASHBOARD_LABELS}
+        body = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": meta, "type": "Opaque"}
+        client.create({**body, "stringData": {"token": secrets.token_urlsafe(32)}})
+
+
 def uninstall(client: Client) -> Iterator[str]:
     """Remove whatever `install` made, for whichever scope, and wait until it is gone. Yields what was there."""
     roles = (ROLE_BINDING, ROLE, CLUSTER_ROLE_BINDING, CLUSTER_ROLE)
-    for kind in (DEPLOYMENT, *roles, CONFIG_MAP, SERVICE_ACCOUNT, NAMESPACE):
+    for kind in (DEPLOYMENT, *roles, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, SECRET, NAMESPACE):
         bodies = client.list(kind, everywhere=True, labels=OURS).items
         for each in bodies:
             named = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": each["metadata"]}
