@@ -82,7 +82,7 @@ def measure(stream_s: float = 60.0) -> dict[str, float]:
 def fill(home: Path) -> None:
     """Ended runs, as their records: labels, a reason, metrics as trainings leave them."""
     from longboat.core.jobs import Job, Role
-    from longboat.core.runs import Attempt
+    from longboat.core.runs import Attempt, Phase
     from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
 
     roles = (Role(name="worker", run=("python", "train.py", "--lr", "0.1")),)
@@ -100,7 +100,7 @@ def fill(home: Path) -> None:
                 user="anna", number=number,
             )
         )  # fmt: skip
-        phase = "failed" if number % 10 == 0 else "succeeded"
+        phase: Phase = "failed" if number % 10 == 0 else "succeeded"
         reason = "rank 0 on node worker-0 failed first: exit code 1" if phase == "failed" else ""
         folder.write_state(
             LocalState(

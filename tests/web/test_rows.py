@@ -125,3 +125,22 @@ def test_a_look_is_followed_by_a_rest_that_a_busy_machine_does_not_lengthen() ->
     assert rest_after("local", wall_s=3.0, cpu_s=0.02) == pytest.approx(0.1)
     assert rest_after("local", wall_s=3.0, cpu_s=2.0) == LONGEST_REST_S  # the first look, which reads all
     assert rest_after("kubernetes", wall_s=3.0, cpu_s=0.02) == pytest.approx(15.0)
+
+
+def test_a_place_that_always_has_news_is_told_of_as_alive_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages show the time of the last heartbeat as the age of what they show."""
+    monkeypatch.setattr("longboat.web.events.HEARTBEAT_S", 0.0)
+    events = EventLog()
+
+    async def beats() -> int:
+        count = 0
+        events.publish("runs", {})
+        async for data in events.follow(events.beginning, dict):
+            events.publish("runs", {})
+            count += 1
+            if count > 1 and data.startswith(b"event: heartbeat"):
+                return count
+            assert count < 100
+        return 0
+
+    assert asyncio.run(beats()) == 4  # a beat, the two events that were there, a beat

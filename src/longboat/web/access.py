@@ -190,7 +190,7 @@ class AccessLayer:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path, method = str(scope["path"]), str(scope["method"])
         if path == HEALTH and method in READING:  # asked by a kubelet, under the address of the pod
-            await _refuse(send, AccessVerdict(200, "ok"), is_page=False)
+            await _refuse(send, AccessVerdict(200), is_page=False)
             return
         sender = _with_headers(send, {} if path.startswith("/static/") else {"cache-control": "no-store"})
         verdict = check_address(self._rules, headers)
@@ -264,7 +264,9 @@ def _with_headers(send: Send, more: Mapping[str, str]) -> Send:
 
 
 async def _refuse(send: Send, verdict: AccessVerdict, *, is_page: bool) -> None:
-    body = msgspec.json.encode({"error": verdict.error, "hint": verdict.hint})
+    body = msgspec.json.encode(
+        {"error": verdict.error, "hint": verdict.hint} if verdict.status != 200 else {"ok": True}
+    )
     kind = b"application/json"
     if is_page and verdict.status == 401:
         body, kind = LOCKED.encode(), b"text/html; charset=utf-8"

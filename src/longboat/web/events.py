@@ -7,8 +7,10 @@ costs memory. Written by watchers' threads, read by the server's loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -103,9 +105,13 @@ class EventLog:
         waker = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._wakers.add(waker)
+        beat = 0.0
         try:
-            yield encoded("heartbeat", heartbeat())
             while True:
+                # Also between events: without it a source that always has news would look older and older.
+                if time.monotonic() >= beat:
+                    yield encoded("heartbeat", heartbeat())
+                    beat = time.monotonic() + HEARTBEAT_S
                 waker[1].clear()
                 events = self.after(cursor)
                 if events is None:
@@ -119,10 +125,8 @@ class EventLog:
                     continue
                 if self._is_closed:
                     return
-                try:
-                    await asyncio.wait_for(waker[1].wait(), HEARTBEAT_S)
-                except (TimeoutError, asyncio.TimeoutError):
-                    yield encoded("heartbeat", heartbeat())
+                with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                    await asyncio.wait_for(waker[1].wait(), max(0.0, beat - time.monotonic()))
         finally:
             with self._lock:
                 self._wakers.discard(waker)

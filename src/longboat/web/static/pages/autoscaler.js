@@ -94,7 +94,7 @@ function WhatIf({ cluster }) {
   return html`<${Card} id="whatif" title="What if" sub="replays what was, changes nothing"><div class="body">
     ${SLIDERS.map(([name, title, low, high, step, format]) => html`<div class="slider" key=${name}><label for=${`if-${name}`}>${title}</label><output for=${`if-${name}`}>${given[name] === undefined ? "as it is" : format(given[name])}</output>
       <input type="range" id=${`if-${name}`} min=${low} max=${high} step=${step} value=${given[name] ?? (answer?.settings?.[name] ?? (low + high) / 4)} onInput=${(event) => setGiven({ ...given, [name]: Number(event.target.value) })} /></div>`)}
-    ${error && html`<p class="bad" role="status">${capital(error.message)}${error.hint ? ` ${capital(error.hint)}` : ""}</p>`}
+    ${error && html`<p class="bad" role="status">${capital(error.message)}.${error.hint ? ` ${capital(error.hint)}.` : ""}</p>`}
     ${answer && html`<table class="result"><thead><tr><th scope="col">${answer.trace ? `${trace?.name || answer.trace.name}, ${plural(answer.trace.jobs, "job")}` : "The trace"}</th><th scope="col" class="num">As it was</th><th scope="col" class="num">What if</th></tr></thead>
       <tbody aria-live="polite">${FIGURES.map(([name, title, format]) => html`<tr><th scope="row">${title}</th><td class="num">${format(answer.before?.[name])}</td><td class="num"><b>${format(answer.after?.[name])}</b></td></tr>`)}</tbody></table>`}
     ${chart && html`<${Chart} data=${chart} stepped time=${chart[0][0] > 1e8} ticks=${(at) => `${Math.round(at / 360) / 10} h`} height=${120} series=${[{ title: "demand", dash: [] }, { title: "capacity", color: "text-2", dash: [6, 4] }]} label="Demand and capacity with these settings" />`}

@@ -7,7 +7,7 @@ import { Card, Command, Empty, Loading, Phase, Problem, Select, useLoad } from "
 import { href } from "../lib/router.js"
 import { useStore } from "../lib/store.js"
 
-const TITLES = { phase: "Phase", seconds: "Took", gpu_hours: "GPU-h", attempts: "Attempts", exit_code: "Exit code", step: "Step", cost: "Cost" }
+const TITLES = { phase: "Phase", seconds: "Took", gpu_hours: "GPU-h", attempts: "Attempts", exit_code: "Exit code", step: "Step", cost: "Cost", gpu_kwh: "Energy, kWh" }
 const SHOWN = { phase: (given) => html`<${Phase} phase=${given} />`, seconds: span, gpu_hours: hours, attempts: count, step: count, cost: value, exit_code: (given) => given ?? "-" }
 const shown = (given) => (given === null || given === undefined ? html`<span class="muted">-</span>` : typeof given === "number" ? value(given) : typeof given === "object" ? JSON.stringify(given) : String(given))
 

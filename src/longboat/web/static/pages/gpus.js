@@ -36,7 +36,7 @@ function stretches(node) {
   return groups
 }
 
-const WORDS = { free: "idle", cordon: "-", broken: "x", lost: "x", boot: "..." }
+const WORDS = { free: "free", cordon: "-", broken: "x", lost: "x", boot: "..." }
 const STATES = { free: "free", cordon: "cordoned", broken: "broken", lost: "lost with its node", boot: "coming" }
 const KINDS = { free: "idle", cordon: "cordon", broken: "broken", lost: "broken", boot: "boot", idle: "unused", used: "" }
 
@@ -115,7 +115,7 @@ function Queue({ waiting }) {
           <span class="pos">${item.position || at + 1}</span><a class="nm" href=${runHref(item)}>${item.id}</a><span class="sz">${item.gpus ? plural(item.gpus, "GPU") : plural(item.nodes || 1, "node")}</span>
           <span class="sub">${[item.owner, `for ${span(now() - seconds(item.created))}`, item.priority ? `priority ${item.priority}` : ""].filter(Boolean).join(", ")}</span>
           <p class="why">${capital(item.reason || "")}</p>
-          ${item.lets_in?.length > 0 && html`<ul class="opens">${item.lets_in.map((text) => html`<li><${Icon} name="arrow" /><span>${capital(text)}</span></li>`)}</ul>`}
+          ${item.lets_in?.length > 0 && html`<ul class="opens">${item.lets_in.map((text) => html`<li><${Icon} name="arrow" />${text.startsWith("longboat ") ? html`<code>${text}</code>` : html`<span>${capital(text)}</span>`}</li>`)}</ul>`}
         </li>`,
       )}</ol></li>`)}
     </ol>`}
@@ -150,7 +150,7 @@ export default function Gpus({ route }) {
     </div>
     ${sum.all > 0 && html`<ul class="keyline gap-below" aria-label="Colours">
       ${names.slice(0, 12).map(([name, hue]) => html`<li><span class="sw" style=${{ "--c": `var(--${hue})` }}></span>${name}</li>`)}
-      <li><span class="gpu unused" aria-hidden="true">0</span>held, not used</li><li><span class="gpu idle" aria-hidden="true">idle</span>free</li><li><span class="gpu broken" aria-hidden="true"><span>x</span></span>broken or lost</li><li><span class="gpu cordon" aria-hidden="true"><span>-</span></span>cordoned</li>
+      <li><span class="gpu unused" aria-hidden="true">0</span>held, not used</li><li><span class="gpu idle" aria-hidden="true">free</span>nobody has it</li><li><span class="gpu broken" aria-hidden="true"><span>x</span></span>broken or lost</li><li><span class="gpu cordon" aria-hidden="true"><span>-</span></span>cordoned</li>
     </ul>`}
     <div class="gpu-cols">
       <div>${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}</div>

@@ -32,7 +32,7 @@ export function axisOf(name, values) {
 
 const y = (share) => BOTTOM - share * (BOTTOM - TOP)
 
-function Axis({ axis, x, chosen, onChoose }) {
+function Axis({ axis, x, isFirst, chosen, onChoose }) {
   const [from, setFrom] = useState(null)
   const [to, setTo] = useState(null)
   const area = useRef(null)
@@ -56,7 +56,7 @@ function Axis({ axis, x, chosen, onChoose }) {
   return html`<g>
     <text class="axis-name" x=${x} y="16" text-anchor="middle">${axis.name}</text>
     <path class="axis" d=${`M${x + 0.5} ${TOP}V${BOTTOM}`} />
-    ${axis.ticks.map(([at, word]) => html`<text x=${x + 6} y=${y(at) + 4}>${word}</text>`)}
+    ${axis.ticks.map(([at, word]) => html`<text x=${isFirst ? x - 8 : x + 6} y=${y(at) + 4} text-anchor=${isFirst ? "end" : "start"}>${word}</text>`)}
     ${range && html`<rect class="brush" x=${x - 7} width="14" y=${y(range[1])} height=${Math.max(2, y(range[0]) - y(range[1]))} />`}
     <rect ref=${area} class="grab" x=${x - 14} width="28" y=${TOP} height=${BOTTOM - TOP} onPointerDown=${down} onPointerMove=${(event) => from !== null && setTo(share(event))} onPointerUp=${up} />
   </g>`
@@ -66,7 +66,8 @@ export function Parallel({ trials, names, metric, best, chosen, onChoose }) {
   const [box, width] = useWidth(800)
   const axes = [...names.map((name) => axisOf(name, trials.map((trial) => trial.params[name]))), { ...axisOf(metric, trials.map((trial) => trial.metric)), key: "metric" }]
   const inner = Math.max(width, axes.length * 90)
-  const x = (at) => 40 + (at * (inner - 110)) / Math.max(1, axes.length - 1)
+  const left = Math.min(120, Math.max(40, 16 + 7 * Math.max(...axes[0].ticks.map(([, word]) => String(word).length)))) // its words stand outside
+  const x = (at) => left + (at * (inner - left - 70)) / Math.max(1, axes.length - 1)
   const inside = (trial) => Object.entries(chosen).every(([key, [low, high]]) => {
     const given = key === "metric" ? trial.metric : trial.params[key]
     return given != null && given >= low && given <= high
@@ -97,7 +98,7 @@ export function Parallel({ trials, names, metric, best, chosen, onChoose }) {
       <div class="scroll" tabindex="0" role="region" aria-label="Parallel coordinates" ref=${box}>
         <svg class="plot parallel" width=${inner} height=${HEIGHT} role="img" aria-label=${`Parallel coordinates of ${known.length} trials: ${[...names, metric].join(", ")}${best ? `. The best has ${metric} ${value(best.metric)}` : ""}`}>
           ${sorted.map((trial) => html`<path key=${trial.trial} class=${`trial ${shownPhase(trial)}${trial.trial === best?.trial ? " best" : ""}${inside(trial) ? "" : " out"}`} d=${line(trial)}><title>${trial.run || trial.trial}: ${metric} ${value(trial.metric)}</title></path>`)}
-          ${axes.map((axis, at) => html`<${Axis} key=${axis.key || axis.name} axis=${axis} x=${Math.round(x(at))} chosen=${chosen[axis.key || axis.name]} onChoose=${choose(axis)} />`)}
+          ${axes.map((axis, at) => html`<${Axis} key=${axis.key || axis.name} axis=${axis} x=${Math.round(x(at))} isFirst=${at === 0} chosen=${chosen[axis.key || axis.name]} onChoose=${choose(axis)} />`)}
         </svg>
       </div>
       <ul class="keyline gap-above"><li><span class="sw ln best"></span>best</li><li><span class="sw ln"></span>running or ended well</li><li><span class="sw dash early"></span>stopped early</li><li><span class="sw dash failed"></span>failed</li></ul>
