@@ -173,7 +173,8 @@ class Reflector(Generic[T]):
     """A copy of a collection that follows the cluster, in a thread of its own, until `close`.
 
     `on_change` is called in that thread for every change, deletions that were missed included. If it raises, that is
-    noted in `handler_trouble`, and the change is told again with the next news.
+    noted in `handler_trouble`, and the change is told again with the next news. `kept`: what stays in memory of an
+    object after its change was told; a deletion that was missed is told with that.
     """
 
     def __init__(
@@ -188,8 +189,10 @@ class Reflector(Generic[T]):
         into: Any = dict,
         on_change: Callable[[Change[T]], None] | None = None,
         silence_s: float = SILENCE_S,
+        kept: Callable[[T], T] = lambda item: item,
     ) -> None:
         self._client = client
+        self._kept = kept
         self._scope = WatchScope(kind, namespace, everywhere, labels, fields, into)
         self._on_change = on_change
         self._silence_s = silence_s
@@ -320,7 +323,7 @@ class Reflector(Generic[T]):
                     changes.append(Change("ADDED", item))
                 elif version_of(known) != version_of(item):
                     changes.append(Change("MODIFIED", item))
-            self._items = now
+            self._items = {uid: self._kept(item) for uid, item in now.items()}
             self.version = version
             self._listed_at = clock()
             self.trouble = None
@@ -353,7 +356,7 @@ class Reflector(Generic[T]):
             if change.type == "DELETED":
                 self._items.pop(uid, None)
             else:
-                self._items[uid] = change.object
+                self._items[uid] = self._kept(change.object)
             self.revision += 1
             self._changed.notify_all()
         self._tell(change)

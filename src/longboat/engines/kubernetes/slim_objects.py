@@ -10,6 +10,8 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from longboat.core.guards.decoding import convert
+
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of pods that still hold or want something."""
 
@@ -173,10 +175,11 @@ class _WorkloadSpec(TypedDict, total=False):
 
 class _WorkloadStatus(TypedDict, total=False):
     conditions: list[dict[str, Any]]
+    failedIndexes: str
 
 
 class SlimWorkload(TypedDict, total=False):
-    """A Job or a JobSet with what `workload_view` reads: templates are most of it."""
+    """A Job or a JobSet with what `workload_view` and RunObject read: templates are most of it."""
 
     metadata: _RunMeta
     spec: _WorkloadSpec
@@ -270,3 +273,8 @@ class RunObject(msgspec.Struct):
         )
         meant = (self.metadata.deletion_timestamp, self.spec.suspend, status.failed_indexes)
         return (status.phase, *meant, conditions, containers)
+
+
+def run_object(item: Any) -> RunObject:
+    """An object of the types above as the controller keeps it."""
+    return item if isinstance(item, RunObject) else convert(item, RunObject)

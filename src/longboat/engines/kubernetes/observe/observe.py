@@ -169,12 +169,7 @@ def list_queued(client: Client) -> list[Object]:
 def _with_mounts(client: Client, pods: Sequence[PodView], now: float) -> list[PodView]:
     """Why a container that has a place does not start is said by events alone, where a volume is to blame."""
     views = list(pods)
-    stuck = [
-        place
-        for place, pod in enumerate(pods)
-        if pod.is_scheduled and not pod.is_started and pod.end is None and pod.trouble is None
-    ]
-    for place in [place for place in stuck if now - pods[place].created > STUCK_S][:MOST_ASKED]:
+    for place in [place for place, pod in enumerate(pods) if is_stuck(pod, now)][:MOST_ASKED]:
         try:
             events = client.list(EVENT, fields=f"involvedObject.uid={pods[place].uid}").items
         except ApiError:
@@ -183,6 +178,12 @@ def _with_mounts(client: Client, pods: Sequence[PodView], now: float) -> list[Po
         if trouble is not None:
             views[place] = msgspec.structs.replace(pods[place], trouble=trouble)
     return views
+
+
+def is_stuck(pod: PodView, now: float) -> bool:
+    """A pod that has a node but has not started, for reasons that its status does not tell."""
+    is_held_up = pod.is_scheduled and not pod.is_started and pod.end is None and pod.trouble is None
+    return is_held_up and now - pod.created > STUCK_S
 
 
 def _with_failed(client: Client, snapshot: RunSnapshot, jobs: Sequence[Object] | None) -> RunSnapshot:

@@ -1,9 +1,9 @@
 """The controller: reconciles all runs of a cluster or of some namespaces, so that nobody need be attached.
 
-It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is, and
-every turn reads its run anew. Runs that wait at the gate are served together, those of all namespaces by one turn over
-one view of what is free. Only the leader works (`kubeapi.leases.Leader`); a second one stands by. Not the decisions,
-which are in `decide` and `gate`.
+It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is and
+whether that would do anything; a turn that does something reads its run anew. Runs that wait at the gate are served
+together, those of all namespaces by one turn over one view of what is free. Only the leader works
+(`kubeapi.leases.Leader`); a second one stands by. Not the decisions, which are in `decide` and `gate`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.expiry import due_at, expire_if_due
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
 from longboat.engines.kubernetes.observe.run_gauges import RunGauges
-from longboat.engines.kubernetes.reconcile.outlook import Reconciled
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.reconcile.outlook import CopiedRuns, CopyVerdict, Reconciled
 from longboat.engines.kubernetes.reconcile.reconciler import turn
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, TurnWorkers
 from longboat.engines.kubernetes.record_store import STATES, STOP
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.slim_objects import RunObject
+from longboat.engines.kubernetes.slim_objects import RunObject, RunPod, SlimRecord, SlimWorkload, run_object
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
@@ -79,6 +80,7 @@ class Controller:
         self._agenda = self._workers.agenda
         self._clients: dict[str, Client] = {}
         self._open: dict[RunKey, bool] = {}  # runs that have not ended: whether they wait at the gate
+        self._copied = CopiedRuns(LOOK_S)
         self._starting: set[RunKey] = set()  # those of them that may hold places without having pods there
         self._chained: dict[RunKey, tuple[str, ...]] = {}  # runs that have not ended: those they start after
         self._marks: dict[str, tuple[object, ...]] = {}  # uid of a pod or workload: as it was when it last mattered
@@ -88,14 +90,15 @@ class Controller:
         self._gates = GateGroup(self._at_gate)
         self.gauges = RunGauges()
         self._lock = threading.Lock()
-        self._reflectors: list[tuple[Kind, Reflector[RunObject]]] = []
+        self._reflectors: list[tuple[Kind, Reflector[Any]]] = []
 
     def start(self) -> None:
         ours = names.selector([(names.MANAGED_BY, "longboat")])
         runs = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
-        self._reflect(CONFIG_MAP, runs, self._record)
-        for kind in (POD, JOB, JOBSET):  # JobSet need not be served, now or ever
-            self._reflect(kind, ours, self._part)
+        self._reflect(CONFIG_MAP, SlimRecord, runs, self._record)
+        # JobSet need not be served, now or ever.
+        for kind, into in ((POD, RunPod), (JOB, SlimWorkload), (JOBSET, SlimWorkload)):
+            self._reflect(kind, into, ours, self._part)
         self._workers.start("turns", WORKERS)
 
     def close(self) -> None:
@@ -125,7 +128,7 @@ class Controller:
         stale = [text for reflector in self._needed() if (text := reflector.why_long_stale())]
         return "; ".join([*self._workers.ended(), *stale])
 
-    def _needed(self) -> list[Reflector[RunObject]]:
+    def _needed(self) -> list[Reflector[Any]]:
         """A cluster need not serve JobSets."""
         pairs = list(self._reflectors)
         return [
@@ -136,17 +139,22 @@ class Controller:
 
     # what the watches tell
 
-    def _reflect(self, kind: Kind, labels: str, on_change: Callable[[Change[RunObject]], None]) -> None:
-        def heard(change: Change[RunObject]) -> None:
+    def _reflect(self, kind: Kind, into: Any, labels: str, on_change: Callable[[Change[RunObject]], None]) -> None:
+        def heard(change: Change[Any]) -> None:
+            body = run_object(change.object)
             try:
-                on_change(change)
+                is_final = kind == CONFIG_MAP and _state(body).is_final
+                self._copied.copies.note(kind, change.object, is_gone=change.type == "DELETED", is_final=is_final)
+                on_change(Change(change.type, body))
             except Exception as error:  # an object that nobody foresaw must not end the watch
-                meta = change.object.metadata
+                meta = body.metadata
                 self._say(f"{kind.kind} {meta.namespace}/{meta.name}: {type(error).__name__}: {error}")
 
         for namespace in self._namespaces:
             where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
-            made = Reflector(self._client, kind, labels=labels, into=RunObject, on_change=heard, **where)
+            made = Reflector[Any](
+                self._client, kind, labels=labels, into=into, on_change=heard, kept=run_object, **where
+            )
             self._reflectors.append((kind, made))
 
     def _record(self, change: Change[RunObject]) -> None:
@@ -167,6 +175,7 @@ class Controller:
         with self._lock:
             waited = self._open.get(key)
             self._open[key] = waits
+            self._copied.note_open(key)
             if state.waits_for:
                 self._chained[key] = state.waits_for[:MOST_AFTER]
             else:
@@ -212,6 +221,7 @@ class Controller:
             self._starting.discard(key)
             self._chained.pop(key, None)
             self._served.pop(key, None)
+            self._copied.forget(key)
             return self._open.pop(key, None) is not None
 
     def _wake_followers(self, key: RunKey) -> None:
@@ -277,7 +287,10 @@ class Controller:
 
     def _turn(self, key: RunKey) -> float | None:
         """Seconds until the run is looked at again although nothing changes; None: it needs no turn of its own."""
-        outlook = self._outlook(key)
+        judged = self._judge(key)
+        if judged.pause_s is not None:
+            return max(SETTLE_S, judged.pause_s)
+        outlook = self._outlook(key, judged.snapshot)
         if outlook is None or outlook.snapshot.state.is_final or outlook.snapshot.is_deleting:
             return None
         with self._lock:
@@ -289,13 +302,17 @@ class Controller:
             return LOOK_S
         return min(LOOK_S, max(SETTLE_S, outlook.again_at - self._client.now()))
 
+    def _judge(self, key: RunKey) -> CopyVerdict:
+        """What the watches show of a run; where they do not see all there is, nothing."""
+        return self._copied.judge(key, self._client.now()) if self.is_ready else CopyVerdict()
+
     def _serve_gate(self) -> float | None:
         """A turn of one that waits serves all that wait beside it, in all namespaces."""
         with self._lock:
             waiting = sorted(key for key, waits in self._open.items() if waits)
         for number, key in enumerate(waiting):
             try:
-                outlook = self._outlook(key)
+                outlook = self._outlook(key, self._judge(key).snapshot)
             except (Unreachable, LeaseExpired):
                 raise
             except Exception as error:  # one that cannot ask must not keep all others waiting
@@ -326,10 +343,12 @@ class Controller:
             namespaces = sorted({key.namespace for key in self._starting})
         return [self._of(namespace) for namespace in namespaces]
 
-    def _outlook(self, key: RunKey) -> Reconciled | None:
-        """Take a turn; None where there is no such run any more."""
+    def _outlook(self, key: RunKey, snapshot: RunSnapshot | None = None) -> Reconciled | None:
+        """Take a turn, from what was seen where that is given; None where there is no such run any more."""
+        if snapshot is None:
+            self._copied.note_read(key)
         try:
-            return turn(self._of(key.namespace), key.run)
+            return turn(self._of(key.namespace), key.run, snapshot=snapshot)
         except NotFound:
             self._forget(key)
             return None
