@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import grounds
 
-RUNS, EVERY_S, SEED = 36, 3.0, 7
+RUNS, EVERY_S, SEED = 20, 3.0, 7
 MACHINE = {"cpus": 32, "memory": "256Gi", "gpus": 8}
 POOLS = {
     "pools": [{"name": "gpu", "max": 12, "boot": "20s", "machine": MACHINE, "provider": "simulated"}],
