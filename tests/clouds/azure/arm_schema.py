@@ -65,7 +65,7 @@ def operations() -> list[tuple[str, str, str]]:
     text = (folder / "operations" / "_operations.py").read_text()
     told = []
     for function in re.split(r"\ndef build_", text)[1:]:
-        path = re.search(r'_url = "([^"]+)"', function)
+        path = re.search(r'_url = \(?\s*"([^"]+)"', function)
         version = re.search(r'"api-version", "([^"]+)"', function)
         method = re.search(r'method="([A-Z]+)"', function)
         if path and version and method:

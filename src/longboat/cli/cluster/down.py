@@ -47,6 +47,10 @@ def command(
     """
     spec = spec_of()
     if spec.cloud is not None:
+        if spec.kind == "azure":
+            from longboat.cli.cluster.cloud.azure import down_azure
+
+            return down_azure(spec, yes=yes, purges=purge_data, output=output)
         if spec.kind == "gcp":
             from longboat.cli.cluster.cloud.gcp import down_gcp
 

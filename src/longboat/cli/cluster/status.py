@@ -34,6 +34,10 @@ def command(output: str, accept_new_host_keys: bool) -> int:
     if spec.kind == "existing":
         return show_addons(spec, output)
     if spec.cloud is not None:
+        if spec.kind == "azure":
+            from longboat.cli.cluster.cloud.azure import status_azure
+
+            return status_azure(spec, output)
         if spec.kind == "gcp":
             from longboat.cli.cluster.cloud.gcp import status_gcp
 

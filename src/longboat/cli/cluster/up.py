@@ -58,6 +58,10 @@ def command(
     """
     spec = from_bundle(spec_of(), bundle)
     if spec.cloud is not None:
+        if spec.kind == "azure":
+            from longboat.cli.cluster.cloud.azure import up_azure
+
+            return up_azure(spec, dry_run=dry_run, output=output)
         if spec.kind == "gcp":
             from longboat.cli.cluster.cloud.gcp import up_gcp
 

@@ -65,6 +65,10 @@ def from_host(cluster: str | None) -> tuple[str, str]:
 
     spec = named_cluster(cluster)
     if spec.cloud is not None:
+        if spec.kind == "azure":
+            from longboat.clusters.cloud.azure.credentials import kubeconfig_of, open_group
+
+            return spec.name, kubeconfig_of(spec.name, open_group(spec.name))
         if spec.kind == "gcp":
             from longboat.clusters.cloud.gcp.credentials import read_kubeconfig as read_google
 

@@ -26,12 +26,12 @@ def cloud_of(spec: ClusterSpec) -> CloudSpec:
 
 
 def deployable(spec: ClusterSpec) -> CloudSpec:
-    """The cloud part of a cluster that Longboat deploys itself. Raises Refused for other clouds."""
+    """The cloud part of a cluster on AWS. Raises Refused for other clouds."""
     cloud = cloud_of(spec)
     if spec.kind != "aws":
         raise Refused(
-            f"Longboat writes the template of a cluster on {spec.kind}, and does not deploy it yet",
-            hint="longboat cluster render -o DIR, then the command that it prints; kind: existing takes that cluster",
+            f"this is for clusters on AWS, and {spec.name} is on {spec.kind}",
+            hint="docs/clouds.md and docs/autoscaler.md list what other clouds need",
         )
     return cloud
 

@@ -1,4 +1,5 @@
-"""Clusters on Azure: one ARM template with AKS and its pools, for people who deploy it by their own tools.
+"""Clusters on Azure: one ARM template with AKS and its pools; deploying and following it, its removal.
 
-All of it is pure. Deploying it does not belong here yet. May import `specs.fields`, `specs.yaml`.
+`template`, `aks_view` and `decide` are pure. Which fields a cluster file has is in `fields`. May import `clouds`,
+`clusters.cloud.aws` for the events of a deployment, `specs.fields`, `specs.yaml`.
 """

@@ -1,0 +1,218 @@
+"""The resource group of a cluster on Azure: looked at, deployed into, followed, deleted. Decides nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from longboat.clouds.azure.errors import answer_error
+from longboat.clouds.azure.session import CLUSTERS, COMPUTE, DISKS, SKUS, AzureSession, group_path
+from longboat.clouds.rest import Body, RestFault, fault_of
+from longboat.clusters.cloud.aws.stack import Listen, ResourceEvent, ResourceState
+from longboat.clusters.cloud.azure.aks_view import AksView, read_aks
+from longboat.clusters.cloud.azure.decide import BUSY_STATES, DIGEST_TAG, DeploymentView, GroupView, SizeView
+from longboat.clusters.cloud.azure.template import CLUSTER_TAG
+from longboat.core.errors import EngineError
+
+RESOURCES = "2021-04-01"
+SUBSCRIPTIONS = "2022-12-01"
+SUBSCRIPTION_VARIABLE = "AZURE_SUBSCRIPTION_ID"
+DEPLOYMENT = "longboat"
+LOOKS_S = (1.0, 2.0, 4.0, 8.0)
+"""Between two looks: AKS takes five minutes and more."""
+CLAIM_TAG = "kubernetes.io-created-for-pvc-name"
+_STATES: dict[str, ResourceState] = {"Succeeded": "done", "Failed": "failed", "Canceled": "failed"}
+
+
+def find_subscription(session: AzureSession) -> str:
+    """That of the environment, or the only one that there is. Raises LongboatError."""
+    named = os.environ.get(SUBSCRIPTION_VARIABLE)
+    if named:
+        return named
+    with _errors("list subscriptions"):
+        known = [each for each in session.items("/subscriptions", SUBSCRIPTIONS) if each.get("state") == "Enabled"]
+    if len(known) != 1:
+        raise EngineError(
+            f"{len(known)} subscriptions of Azure are yours, and none is named", hint=f"set {SUBSCRIPTION_VARIABLE}"
+        )
+    return str(known[0]["subscriptionId"])
+
+
+class ClusterGroup:
+    """Raises LongboatError with Azure's words."""
+
+    def __init__(self, session: AzureSession, subscription: str, cluster: str) -> None:
+        self._session, self.subscription, self.cluster = session, subscription, cluster
+        self.name = f"longboat-{cluster}"
+        self.path = group_path(subscription, self.name)
+        self._deployment = f"{self.path}/providers/Microsoft.Resources/deployments/{DEPLOYMENT}"
+        self._aks = f"{self.path}/providers/Microsoft.ContainerService/managedClusters/{cluster}"
+
+    def look(self) -> GroupView | None:
+        body = self._find(self.path, RESOURCES)
+        if body is None:
+            return None
+        state = (body.get("properties") or {}).get("provisioningState") or ""
+        return GroupView(state=state, tags=dict(body.get("tags") or {}))
+
+    def deployment(self) -> DeploymentView | None:
+        body = self._find(self._deployment, RESOURCES)
+        if body is None:
+            return None
+        properties = body.get("properties") or {}
+        error = fault_of(200, properties["error"]).message if properties.get("error") else ""
+        return DeploymentView(state=properties.get("provisioningState") or "", error=error)
+
+    def see_cluster(self) -> AksView | None:
+        body = self._find(self._aks, CLUSTERS)
+        return None if body is None else read_aks(body)
+
+    def deploy(self, template: Body, parameters: Mapping[str, Any], region: str, tags: Mapping[str, str]) -> None:
+        """Begin; who comes second follows the same deployment. `tags`: of the group."""
+        with _errors("make a resource group"):
+            body: Body = {"location": region, "tags": {**tags, CLUSTER_TAG: self.cluster}}
+            self._session.send("PUT", self.path, RESOURCES, body=body)
+        values = {name: {"value": value} for name, value in parameters.items()}
+        properties = {"mode": "Incremental", "template": template, "parameters": values}
+        try:
+            self._session.send("PUT", self._deployment, RESOURCES, body={"properties": properties})
+        except RestFault as fault:
+            if fault.code not in ("DeploymentActive", "DeploymentBeingDeleted"):
+                raise answer_error(fault, "deploy the cluster") from None
+
+    def mark(self, tags: Mapping[str, str], digest: str) -> None:
+        """Write down what was deployed, after it has come about."""
+        with _errors("write tags"):
+            body = {"tags": {**tags, CLUSTER_TAG: self.cluster, DIGEST_TAG: digest}}
+            self._session.send("PATCH", self.path, RESOURCES, body=body)
+
+    def follow(self, listen: Listen) -> None:
+        """Tell what becomes of each resource until the deployment has ended. Raises EngineError with what failed."""
+        seen: dict[str, str] = {}
+        turn = 0
+        while True:
+            view = self.deployment()
+            for operation in self._operations() if view is not None else ():
+                self._tell(operation, seen, listen)
+            if view is None or view.state not in BUSY_STATES:
+                break
+            time.sleep(LOOKS_S[min(turn, len(LOOKS_S) - 1)])
+            turn += 1
+        if view is None or view.state != "Succeeded":
+            words = (view.error or view.state) if view else "the deployment is gone"
+            raise EngineError(f"{self.cluster}: Azure could not do it: {words}", hint="then up again, or down")
+
+    def _operations(self) -> list[Body]:
+        with _errors("follow the deployment"):
+            return [*self._session.items(f"{self._deployment}/operations", RESOURCES)]
+
+    def _tell(self, operation: Body, seen: dict[str, str], listen: Listen) -> None:
+        properties = operation.get("properties") or {}
+        target, state = properties.get("targetResource") or {}, properties.get("provisioningState") or ""
+        name = target.get("resourceName")
+        if name and seen.get(operation["operationId"]) != state:
+            seen[operation["operationId"]] = state
+            error = (properties.get("statusMessage") or {}).get("error")
+            kind = str(target.get("resourceType") or "").removeprefix("Microsoft.")
+            text = fault_of(200, error).message if error else ""
+            word = _STATES.get(state, "started")
+            listen(ResourceEvent(resource=name, type=kind, state=word, at=time.time(), text=text))
+
+    def delete_pool(self, name: str, listen: Listen) -> None:
+        path = f"{self._aks}/agentPools/{name}"
+        with _errors(f"delete the pool {name}"):
+            self._session.send("DELETE", path, CLUSTERS)
+        self._until_gone(
+            path, CLUSTERS, ResourceEvent(resource=name, type="pool", state="started", at=time.time()), listen
+        )
+
+    def _until_gone(self, path: str, version: str, event: ResourceEvent, listen: Listen) -> None:
+        listen(event)
+        turn = 0
+        while self._find(path, version) is not None:
+            time.sleep(LOOKS_S[min(turn, len(LOOKS_S) - 1)])
+            turn += 1
+        listen(ResourceEvent(resource=event.resource, type=event.type, state="done", at=time.time()))
+
+    def delete(self) -> None:
+        try:
+            self._session.send("DELETE", self.path, RESOURCES)
+        except RestFault as fault:
+            if fault.status not in (404, 409):  # gone, or going
+                raise answer_error(fault, f"delete the resource group {self.name}") from None
+
+    def follow_deletion(self, listen: Listen) -> None:
+        event = ResourceEvent(resource=self.name, type="resource group", state="started", at=time.time())
+        self._until_gone(self.path, RESOURCES, event, listen)
+
+    def claim_disks(self, node_group: str) -> list[str]:
+        """Disks that were made for claims: AKS keeps them in its own group, which goes with the cluster."""
+        path = f"{group_path(self.subscription, node_group)}/providers/Microsoft.Compute/disks"
+        with _errors("see disks"):
+            disks = [*self._session.items(path, DISKS)]
+        return sorted(str(disk["name"]) for disk in disks if CLAIM_TAG in (disk.get("tags") or {}))
+
+    def leftovers(self, node_group: str) -> list[str]:
+        """What carries the cluster's tag, and AKS's own group."""
+        query = {"$filter": f"tagName eq '{CLUSTER_TAG}' and tagValue eq '{self.cluster}'"}
+        with _errors("list resources"):
+            path = f"/subscriptions/{self.subscription}/resources"
+            names = [str(each.get("id")) for each in self._session.items(path, RESOURCES, query)]
+        if node_group and self._find(group_path(self.subscription, node_group), RESOURCES) is not None:
+            names.append(f"the resource group {node_group}")
+        return names
+
+    def versions(self, region: str) -> list[str]:
+        place = f"/subscriptions/{self.subscription}/providers/Microsoft.ContainerService/locations/{region}"
+        with _errors("see AKS's versions"):
+            body = self._session.send("GET", f"{place}/kubernetesVersions", CLUSTERS).body
+        return [str(each["version"]) for each in body.get("values") or ()]
+
+    def processors_left(self, region: str) -> dict[str, float]:
+        """Family of machine types -> processors that the subscription may still have."""
+        path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{region}/usages"
+        with _errors("see quotas"):
+            usages = [*self._session.items(path, COMPUTE)]
+        return {each["name"]["value"]: each.get("limit", 0) - each.get("currentValue", 0) for each in usages}
+
+    def sizes(self, region: str) -> dict[str, SizeView]:
+        path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/skus"
+        with _errors("see machine types"):
+            bodies = [*self._session.items(path, SKUS, {"$filter": f"location eq '{region}'"})]
+        return {each["name"]: _size(each) for each in bodies if each.get("resourceType") == "virtualMachines"}
+
+    def user_kubeconfig(self) -> str:
+        """AKS's kubeconfig for users, in base64: it holds secrets."""
+        with _errors(f"have credentials of the cluster {self.cluster}"):
+            body = self._session.send("POST", f"{self._aks}/listClusterUserCredential", CLUSTERS).body
+        return str(((body.get("kubeconfigs") or [{}])[0]).get("value") or "")
+
+    def _find(self, path: str, version: str) -> Body | None:
+        try:
+            return self._session.send("GET", path, version).body
+        except RestFault as fault:
+            if fault.status == 404:
+                return None
+            raise answer_error(fault, f"see {path.rpartition('/')[2]}") from None
+
+
+def _size(body: Body) -> SizeView:
+    places = body.get("locationInfo") or [{}]
+    limits = body.get("restrictions") or ()
+    closed = {zone for each in limits for zone in (each.get("restrictionInfo") or {}).get("zones") or ()}
+    return SizeView(
+        family=body.get("family") or "",
+        zones=tuple(sorted(set(places[0].get("zones") or ()) - closed)),
+        is_refused=any(each.get("type") == "Location" for each in limits),
+    )
+
+
+@contextmanager
+def _errors(operation: str) -> Iterator[None]:
+    try:
+        yield
+    except RestFault as fault:
+        raise answer_error(fault, operation) from None

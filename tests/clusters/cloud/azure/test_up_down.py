@@ -1,0 +1,201 @@
+"""`longboat cluster up|status|down` of a cluster on Azure, against a simulated Azure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from longboat.cli.main import enter
+from longboat.clusters.cloud.azure import resource_group
+from tests.clouds.azure.simulated_aks import SimulatedAks
+from tests.storage.realstores import Unavailable
+
+pytestmark = pytest.mark.clouds
+FILE = """
+name: lab
+kind: azure
+region: westeurope
+addons: []
+pools:
+- {name: system, type: Standard_D4s_v5, count: 2}
+- {name: gpu, type: Standard_NC4as_T4_v3, min: 0, max: 4, zones: ["1"], labels: {a: b}, taints: ["x=y:NoSchedule"]}
+tags: {team: vision}
+"""
+Text = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def azure(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedAks]:
+    pytest.importorskip("azure.identity")
+    try:
+        simulated = SimulatedAks()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    monkeypatch.setattr(resource_group, "LOOKS_S", (0.0,))
+    for name in ("AZURE_SUBSCRIPTION_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cluster.yaml").write_text(FILE)
+    with simulated:
+        monkeypatch.setenv("AZURE_RESOURCE_MANAGER_ENDPOINT", simulated.url)
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{simulated.url}/identity")
+        monkeypatch.setenv("IDENTITY_HEADER", "simulated")
+        yield simulated
+    assert simulated.violations == []
+
+
+def change(old: str, new: str) -> None:
+    path = Path("cluster.yaml")
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def say(capfd: Text, *words: str) -> tuple[int, str]:
+    capfd.readouterr()
+    code = enter(["cluster", *words])
+    captured = capfd.readouterr()
+    return code, captured.out + captured.err
+
+
+def test_a_cluster_is_made_shown_changed_and_taken_down(azure: SimulatedAks, capfd: Text) -> None:
+    code, words = say(capfd, "up", "--dry-run")
+    assert code == 0 and "lab: the resource group is made" in words and azure.group is None
+    code, words = say(capfd, "up")
+    assert code == 0 and "lab  ContainerService/managedClusters  done" in words and "lab: as its file says" in words
+    assert azure.group is not None and azure.group["tags"]["longboat-cluster"] == "lab"
+    code, words = say(capfd, "status")
+    assert code == 0 and "Succeeded, Kubernetes 1.35.2" in words
+    code, words = say(capfd, "up")
+    assert code == 0 and "lab: nothing to do" in words and azure.deployed == 1
+    change("count: 2}", "count: 3}\n- {name: more, type: Standard_D4s_v5}")
+    code, words = say(capfd, "status")
+    assert code == 1 and "system: count: 2, the file has 3" in words and "more: AKS has no such pool" in words
+    assert azure.cluster is not None
+    azure.cluster["properties"]["agentPoolProfiles"][1]["count"] = 2  # AKS's autoscaler has grown it
+    assert say(capfd, "up")[0] == 0 and say(capfd, "status")[0] == 0
+    sizes = {pool["name"]: pool["count"] for pool in azure.cluster["properties"]["agentPoolProfiles"]}
+    assert sizes == {"system": 3, "more": 1, "gpu": 2}
+    change("\n- {name: more, type: Standard_D4s_v5}", "")
+    code, words = say(capfd, "up", "-o", "json")
+    assert code == 0 and '"resource":"more"' in words
+    assert [pool["name"] for pool in azure.cluster["properties"]["agentPoolProfiles"]] == ["system", "gpu"]
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 0 and "nothing with its tag is left" in words and azure.group is None
+    assert not yaml.safe_load(Path("kubeconfig").read_text()).get("contexts")
+
+
+def test_an_interrupted_up_goes_on(azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resource_group.ClusterGroup, "follow", killed)
+        assert say(capfd, "up")[0] == 130
+    code, words = say(capfd, "up", "--dry-run")
+    assert code == 0 and "a deployment is in progress" in words
+    assert say(capfd, "up")[0] == 0 and say(capfd, "status")[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(resource_group.ClusterGroup, "follow_deletion", killed)
+        assert say(capfd, "down", "lab", "--yes")[0] == 130
+    code, words = say(capfd, "up")
+    assert code == 205 and "lab is being taken down" in words
+    assert say(capfd, "down", "lab", "--yes")[0] == 0 and azure.group is None
+
+
+def test_two_at_once_follow_the_same_deployment(
+    azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one's request comes between the look and the deployment."""
+    real = resource_group.ClusterGroup.deploy
+
+    def twice(group: resource_group.ClusterGroup, *arguments: object) -> None:
+        real(group, *arguments)
+        real(group, *arguments)
+
+    monkeypatch.setattr(resource_group.ClusterGroup, "deploy", twice)
+    assert say(capfd, "up")[0] == 0 and azure.deployed == 1
+
+
+def test_disks_of_claims_would_be_lost(azure: SimulatedAks, capfd: Text) -> None:
+    assert say(capfd, "up")[0] == 0
+    azure.claims = ["pvc-1"]
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 203 and "AKS deletes disks of claims with the cluster: pvc-1" in words and azure.group is not None
+    assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0
+
+
+def test_what_is_left_is_told(azure: SimulatedAks, capfd: Text) -> None:
+    assert say(capfd, "up")[0] == 0
+    azure.left = ["/subscriptions/s/resourceGroups/x/providers/Microsoft.Network/publicIPAddresses/a"]
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 205 and "publicIPAddresses/a" in words
+
+
+@pytest.mark.parametrize(
+    ("change_of", "message"),
+    [
+        (("region: westeurope", 'version: "1.22"\nregion: westeurope'), "AKS has no Kubernetes 1.22 in westeurope"),
+        (("Standard_D4s_v5", "Standard_D16s_v5"), "westeurope does not offer Standard_D16s_v5"),
+        (("Standard_D4s_v5", "Standard_D8s_v5"), "does not let this subscription have Standard_D8s_v5"),
+        (('zones: ["1"]', 'zones: ["3"]'), "Standard_NC4as_T4_v3 is not in zone 3"),
+        (("count: 2", "count: 3"), "cores: 12 processors wanted, 10 left"),
+    ],
+)
+def test_what_can_be_known_beforehand(
+    azure: SimulatedAks, capfd: Text, change_of: tuple[str, str], message: str
+) -> None:
+    change(*change_of)
+    code, words = say(capfd, "up")
+    assert code == 203 and message in words and azure.group is None
+
+
+def test_a_group_of_somebody_else_is_left_alone(azure: SimulatedAks, capfd: Text) -> None:
+    azure.group = {"name": "longboat-lab", "properties": {"provisioningState": "Succeeded"}, "tags": {}}
+    for command in (["up"], ["down", "--yes"]):
+        code, words = say(capfd, *command)
+        assert code == 203 and "resource group" in words
+    assert azure.deployed == 0 and azure.group is not None
+
+
+def test_a_deployment_that_failed_is_told_and_tried_again(azure: SimulatedAks, capfd: Text) -> None:
+    azure.fails = "Insufficient vcpu quota"
+    code, words = say(capfd, "up")
+    assert code == 205 and "Azure could not do it: At least one failed; Insufficient vcpu quota" in words
+    assert say(capfd, "status")[0] == 1
+    assert say(capfd, "up")[0] == 0 and say(capfd, "status")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(403, "Azure does not let you deploy"), (429, "asks for fewer requests"), (500, "Azure refused to deploy")],
+)
+def test_one_message_for_what_azure_refuses(azure: SimulatedAks, capfd: Text, status: int, message: str) -> None:
+    azure.hiccups = [("PUT", "/deployments/", status, "before")]
+    code, words = say(capfd, "up")
+    assert code == 205 and message in words and "Traceback" not in words
+
+
+@pytest.mark.parametrize(
+    ("user", "key"),
+    [
+        ({"token": "secret-of-aks"}, "token"),
+        ({"client-certificate-data": "Yw==", "client-key-data": "a2V5"}, "clientKeyData"),
+    ],
+)
+def test_credentials_for_kubectl(azure: SimulatedAks, capfd: Text, user: dict[str, str], key: str) -> None:
+    azure.user = user
+    assert say(capfd, "up")[0] == 0
+    text = Path("kubeconfig").read_text()
+    assert "secret-of-aks" not in text and "a2V5" not in text
+    plugin = yaml.safe_load(text)["users"][0]["user"]["exec"]
+    assert plugin["args"][-5:] == ["cluster", "token", "lab", "--cloud", "azure"]
+    code, words = say(capfd, "token", "lab", "--cloud", "azure")
+    assert code == 0 and json.loads(words)["status"][key] in ("secret-of-aks", "key")
+    azure.user = {"exec": {"command": "kubelogin"}}
+    code, words = say(capfd, "token", "lab", "--cloud", "azure")
+    assert code == 205 and "Entra ID" in words
