@@ -13,7 +13,7 @@ import pytest
 
 import longboat
 from longboat.launcher import vendored
-from longboat.launcher.zipapp import without_docstrings, write_zipapp
+from longboat.launcher.zipapp import without_docstrings, without_types, write_zipapp
 from tests.launcher.nodes import LAUNCHER, Node
 from tests.launcher.starters.test_torchrun_worker import torchrun_node
 
@@ -70,6 +70,20 @@ def test_docstrings_are_left_out_and_every_line_stays_where_it_was() -> None:
     assert without_docstrings(text) == b'def f():\n    ""\n\nX = """kept\n"""\nY = 1\n""  # why\n'
     argument = b'f(\n    """kept""",\n    """also\n    kept""",\n)\n'
     assert without_docstrings(argument) == argument
+
+
+def test_imports_for_types_alone_are_left_out_and_every_line_stays_where_it_was() -> None:
+    for file in [*sorted((PACKAGE / "launcher").rglob("*.py")), *(PACKAGE / name for name in vendored.FILES)]:
+        source = file.read_bytes()
+        trees = ast.parse(source), ast.parse(without_types(source))
+        for tree in trees:
+            for node in tree.body:
+                if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                    node.body = [ast.Pass()]
+        assert ast.dump(trees[0]) == ast.dump(trees[1]), file
+        assert len(source.splitlines()) == len(without_types(source).splitlines()), file
+    text = b"if TYPE_CHECKING:\n    import a\n\n    import b\nelse:\n    import c\nX = 1\n    # kept\n"
+    assert without_types(text) == b"if TYPE_CHECKING:\n    pass\n\n\nelse:\n    import c\nX = 1\n    # kept\n"
 
 
 SCRIPT = """

@@ -11,6 +11,7 @@ from longboat.launcher.vendored import FILES
 FOR_RANKS = ("trainer.py", "trainer_golden.py", "following.py", "rank_package.py", "sharding.py")
 """What `import longboat` gives a trainer: with its docstrings, which `help` shows."""
 _QUOTES = b'"' * 3
+_TYPES = b"if TYPE_CHECKING:"
 
 
 def write_zipapp(path: str) -> None:
@@ -28,7 +29,9 @@ def write_zipapp(path: str) -> None:
             entry.external_attr = 0o644 << 16
             with open(source, "rb") as file:
                 text = file.read()
-            archive.writestr(entry, text if name in FOR_RANKS else without_docstrings(text), compresslevel=9)
+            archive.writestr(
+                entry, text if name in FOR_RANKS else without_types(without_docstrings(text)), compresslevel=9
+            )
     os.replace(temporary, path)
 
 
@@ -53,6 +56,18 @@ def without_docstrings(source: bytes) -> bytes:
         elif not quotes:
             lines[number] = _without_comment(line)
         number = last + 1
+    return b"\n".join(lines)
+
+
+def without_types(source: bytes) -> bytes:
+    """A module without what it imports for type checkers alone, every line where it was: nobody checks it in a pod."""
+    lines = source.split(b"\n")
+    is_inside = False
+    for number, line in enumerate(lines):
+        if is_inside and (line.startswith(b"    ") or not line):
+            lines[number] = b"    pass" if lines[number - 1] == _TYPES else b""
+        else:
+            is_inside = line == _TYPES
     return b"\n".join(lines)
 
 
