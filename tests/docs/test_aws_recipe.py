@@ -46,6 +46,7 @@ def aws_url(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.clouds
+@pytest.mark.soak
 def test_the_cluster_on_a_server_that_plays_aws(
     aws_url: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
