@@ -20,6 +20,7 @@ from longboat.core.jobs import Goal, Job, Metric, SweepStop
 from longboat.core.runs import RunStatus
 from longboat.engines.engine import Engine, Submission
 from longboat.engines.lifecycle.resubmission import with_recorded
+from longboat.engines.shared.files import log_line
 from longboat.engines.shared.stop_request import StopRequest
 from longboat.metrics.values import RunMetrics, StepPoint
 from longboat.specs.params import is_in_space, with_params
@@ -150,7 +151,7 @@ class SweepDriver:
             try:
                 is_changed = self.advance()
             except EngineError as error:
-                print(f"{time.time():.0f} {error.message}", file=sys.stderr, flush=True)
+                log_line(f"{time.time():.0f} {error.message}")
             if is_changed is None:
                 return
             pause = shortest if is_changed else min(1.5 * pause, longest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from longboat.engines.local.records import LocalState
 from longboat.engines.shared.files import (
     disk,
     locked,
+    log_line,
     open_lock,
     read_value,
     remove_tree,
@@ -32,6 +34,16 @@ def test_a_file_is_the_owners_and_whole(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert read_value(path, LocalState) == LocalState(reason="x")
     assert [entry.name for entry in tmp_path.iterdir()] == ["value.json"]
+
+
+def test_a_log_on_a_full_disk_ends_nobody(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    log_line("said")
+    assert capsys.readouterr().err == "said\n"
+    with open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr("sys.stderr", io.TextIOWrapper(full, write_through=True))
+        for _ in range(2):
+            log_line("lost")
+        monkeypatch.undo()
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

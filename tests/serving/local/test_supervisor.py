@@ -143,6 +143,17 @@ def test_an_error_of_one_turn_does_not_end_the_service(home: Path) -> None:
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
+def test_a_full_disk_ends_no_service(home: Path) -> None:
+    folder = made(home, replica("ready"), port=checked_port("127.0.0.1", 0))
+    folder.log.symlink_to("/dev/full")
+    services = LocalServices(LocalEngine(home))
+    assert services.status("svc").phase
+    eventually(lambda: not folder.state().replicas, "it did not look after its replicas")  # and has said so
+    services.scale("svc", 0, 3)
+    assert folder.is_supervised()
+    services.stop("svc")
+
+
 def test_a_start_that_fails_gives_its_port_back(home: Path) -> None:
     supervisor = ServiceSupervisor(made(home))
     version = supervisor.wanted.version(1)

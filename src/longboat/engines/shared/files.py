@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,6 +112,12 @@ def last_lines_of(path: Path, most: int = 8192) -> list[str]:
             return file.read(most).decode(errors="replace").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def log_line(text: str) -> None:
+    """Print a line to the log of a detached process. A full disk takes the line away, and not the process."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def open_lock(path: Path) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from longboat.core.errors import LongboatError
 from longboat.engines.local.supervise.spawn import import_roots
-from longboat.engines.shared.files import disk, is_current, open_lock, remove_tree, try_lock
+from longboat.engines.shared.files import disk, is_current, log_line, open_lock, remove_tree, try_lock
 from longboat.engines.shared.home import Home
 from longboat.serving.local.records import ServiceFolder, WantedService
 
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> None:
         supervisor = ServiceSupervisor(folder)
         asyncio.run(supervisor.run())
     except (LongboatError, OSError) as error:
-        print(f"the supervisor failed: {error}", flush=True)
+        log_line(f"the supervisor failed: {error}")
         os._exit(1)
     if folder.is_stopping():
         os.chdir("/")

@@ -22,6 +22,7 @@ import msgspec
 from longboat.core.errors import LongboatError
 from longboat.core.guards.formats import NewerFormat
 from longboat.engines.local.supervise.processes import identify, reap
+from longboat.engines.shared.files import log_line
 from longboat.serving.local import decide
 from longboat.serving.local.probing import Prober
 from longboat.serving.local.records import ServiceFolder, ServiceState, WantedService
@@ -93,7 +94,7 @@ class ServiceSupervisor:
         await self._stop_all()
 
     def say(self, text: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+        log_line(f"{time.strftime('%H:%M:%S')} {text}")
 
     async def _listener(self) -> socket.socket:
         deadline = time.monotonic() + BIND_S
@@ -289,7 +290,7 @@ class ServiceSupervisor:
         """Stop the replica's run, in a thread; what fails is tried again."""
         try:
             self._runs.stop(replica, grace_s)
-        except LongboatError:
+        except (LongboatError, OSError):
             replica.stop_after = time.monotonic() + STOP_AGAIN_S
             replica.is_told = False
             if replica.phase == "draining":
@@ -363,8 +364,8 @@ class ServiceSupervisor:
         async def work() -> None:
             try:
                 await self._in_thread(function, *arguments)
-            except LongboatError as error:
-                self.say(error.message)
+            except (LongboatError, OSError) as error:
+                self.say(str(error))
 
         task = asyncio.ensure_future(work())
         self._tasks.add(task)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Collection, Sequence
 
 from longboat.core.errors import EngineError, NotFound
@@ -13,6 +12,7 @@ from longboat.engines.lifecycle.predecessors import ChainVerdict, Predecessor, P
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.spawn import take_over
+from longboat.engines.shared.files import log_line
 from longboat.engines.shared.home import Home
 
 
@@ -38,8 +38,8 @@ def _recover(files: RunFiles, record: LocalRecord) -> None:
     if not files.is_own():
         return
     try:
-        take_over(files, record, os.environ, lambda text: print(text, file=sys.stderr), may_fork=False)
+        take_over(files, record, os.environ, log_line, may_fork=False)
     except NotFound:
         raise
     except EngineError as error:  # a disk that is full now: the next look tries again
-        print(error.message, file=sys.stderr)
+        log_line(error.message)

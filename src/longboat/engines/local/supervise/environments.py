@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from longboat.bundles import durable
 from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError
 from longboat.engines.local.supervise.attempt_folders import Environment
-from longboat.engines.shared.files import locked, make_folder, note_use, remove_tree, write_bytes
+from longboat.engines.shared.files import locked, log_line, make_folder, note_use, remove_tree, write_bytes
 from longboat.engines.shared.home import Home
 
 _INSTALLS = re.compile(r"\b(pip3?|uv|poetry|pdm)\b")
@@ -76,7 +75,7 @@ def settle_environment(marker: Path) -> None:
         durable.sync_tree(str(marker.parent))
         write_bytes(marker, b"", is_durable=True)
     except (OSError, EngineError) as error:  # the next run does the setup again
-        print(f"cannot keep {marker.parent}: {error}", file=sys.stderr)
+        log_line(f"cannot keep {marker.parent}: {error}")
 
 
 def _is_whole(folder: Path) -> bool:

@@ -7,7 +7,6 @@ its lock free and starts another one (`spawn`), which carries on from the files.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from longboat.engines.local.supervise.chain import look_at_chain
 from longboat.engines.local.supervise.launchers import Launchers
 from longboat.engines.local.supervise.processes import identify, reap
 from longboat.engines.local.supervise.wakeups import Wakeups, wake
+from longboat.engines.shared.files import log_line
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.retry_policy import (
     InputFailed,
@@ -105,7 +105,7 @@ class Supervisor:
         try:
             send_detached(self.home, brief_status(self.record, self.state))
         except OSError as error:
-            print(f"no notice of the end was sent: {error.strerror}", file=sys.stderr)
+            log_line(f"no notice of the end was sent: {error.strerror}")
 
     # attempts
 
@@ -178,7 +178,7 @@ class Supervisor:
         try:
             self._outputs.sync_logs(self.files.attempt_dir(self.state.attempt))
         except LongboatError as error:  # a log that cannot be synced is no reason to lose how the attempt ended
-            print(error.message, file=sys.stderr)
+            log_line(error.message)
         self._save(attempts=changed_attempt(self.state, ended=ended, failure=failure))
 
     def _pick_up(self, before: LocalState) -> Failure | None:
@@ -397,4 +397,4 @@ class Supervisor:
             self._is_saved = self._is_promised = True
         except EngineError as error:
             self._is_saved = False
-            print(error.message, file=sys.stderr)
+            log_line(error.message)
