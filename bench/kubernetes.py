@@ -1,7 +1,8 @@
 """The Kubernetes engine on the clusters of testbed/: the first log line against kubectl, 1,000 runs, a re-run after a
-change of code, and the requests of one run by verb.
+change of code, the requests of one run by verb, and a killed rank: until the first step after it, in place and in new
+pods.
 
-python bench/kubernetes.py [first|thousand|rerun|requests]...
+python bench/kubernetes.py [first|thousand|rerun|requests|restart]...
 """
 
 from __future__ import annotations
@@ -25,12 +26,28 @@ FILES = 1_000
 RERUNS = 5
 SCRIPT = "print('hello')\n"
 JOBS: dict[str, dict[str, Any]] = {"plain": {}, "asks for a CPU": {"cpus": 1}}
+NODES, RESTARTS = 4, 5
+KILLED = """
+import os, time
+began = float(open("/proc/self/stat").read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+import longboat
+rank = os.environ["RANK"]
+if os.environ["LONGBOAT_ATTEMPT"] == "0":
+    time.sleep(2)  # all of them run
+    if rank == "1":
+        print("killed at", time.time(), flush=True)
+        os.kill(os.getpid(), 9)
+    time.sleep(600)
+longboat.step(1)
+print("stepped at", time.time(), flush=True)
+print("took at", time.clock_gettime(time.CLOCK_BOOTTIME) - began, flush=True)
+"""
 VERBS = ("get", "list", "watch", "create, as a trial", "create", "patch", "update", "delete", "log", "exec")
 
 
 def measure(chosen: list[str] | None = None) -> dict[str, float]:
     figures: dict[str, float] = {}
-    here = [part for part in (first, rerun, requests) if not chosen or part.__name__ in chosen]
+    here = [part for part in (first, rerun, requests, restart) if not chosen or part.__name__ in chosen]
     if here:
         with grounds.cluster("bench-kubernetes", "--profile", "pods") as ground:
             for part in here:
@@ -160,6 +177,36 @@ def sent_by(ground: grounds.Ground, tree: Path) -> int:
     engine.submit(Submission(job=job, base=str(tree), environment=ground.environment))
     engine.close()
     return sum(sizes)
+
+
+def restart(ground: grounds.Ground) -> dict[str, float]:
+    """Seconds from SIGKILL of a rank of four nodes until every rank has taken its first step again, on one clock: the
+    nodes of the test cluster are this machine. And what a rank takes from its start to its first step by itself."""
+    project = ground.folder / "restart"
+    project.mkdir()
+    (project / "train.py").write_text(KILLED)
+    taken: dict[str, list[float]] = {"in-place": [], "new": []}
+    alone: list[float] = []
+    for number in range(RESTARTS):
+        for way, times in taken.items():
+            name = f"{way}-{number}"
+            retries = {"count": 1, "backoff": "0s", "restart": way}
+            job = {"name": name, "nodes": NODES, "run": ["python", "train.py"], "retries": retries}
+            (project / "job.yaml").write_text(json.dumps(job))
+            command = [grounds.longboat(), "run", "-q", "job.yaml"]
+            done = subprocess.run(
+                command, cwd=project, env=ground.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            )
+            rows = [line.split()[-3:] for line in done.stdout.splitlines() if " at " in line]
+            said = [(row[0], float(row[2])) for row in rows]
+            killed = [at for word, at in said if word == "killed"]
+            steps = [at for word, at in said if word == "stepped"]
+            if done.returncode or len(killed) != 1 or len(steps) != NODES:
+                raise SystemExit(f"{name}: {done.stdout[-500:]} {done.stderr[-500:]}")
+            times.append(max(steps) - killed[0])
+            alone += [at for word, at in said if word == "took"]
+    figures = {f"rank killed, {NODES} nodes: first step, {way}, s": statistics.median(ts) for way, ts in taken.items()}
+    return {**figures, "rank killed: of that its own start-up, s": statistics.median(alone)}
 
 
 def requests(ground: grounds.Ground) -> dict[str, float]:

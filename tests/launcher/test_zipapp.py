@@ -13,7 +13,7 @@ import pytest
 
 import longboat
 from longboat.launcher import vendored
-from longboat.launcher.zipapp import without_docstrings, without_types, write_zipapp
+from longboat.launcher.zipapp import with_less_indent, without_docstrings, without_types, write_zipapp
 from tests.launcher.nodes import LAUNCHER, Node
 from tests.launcher.starters.test_torchrun_worker import torchrun_node
 
@@ -156,3 +156,13 @@ def test_start_up_imports_little(make_node: Make) -> None:
         "shutil",
     }
     assert loaded & (slow | {"dataclasses", "argparse", "collections", "logging", "selectors", "functools"}) == set()
+
+
+def test_less_indent_changes_no_meaning_and_no_line() -> None:
+    for file in [*sorted((PACKAGE / "launcher").rglob("*.py")), *(PACKAGE / name for name in vendored.FILES)]:
+        source = without_types(without_docstrings(file.read_bytes()))
+        packed = with_less_indent(source)
+        assert len(source.splitlines()) == len(packed.splitlines()), file
+        if b"TYPE_CHECKING" in packed or b"TYPE_CHECKING" not in source:
+            assert ast.dump(ast.parse(source)) == ast.dump(ast.parse(packed)), file
+    assert with_less_indent(b"if a:\n    f(\n        b\n    )\n") == b"if a:\n f(\n  b\n )\n"

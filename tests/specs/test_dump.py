@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.core import resources
+from longboat.core.first_failure import NEVER_RETRIED
 from longboat.core.jobs import (
     CAUSES,
     FRAMEWORKS,
-    NEVER_RETRIED,
     Checkpoints,
     DataImport,
     Gpus,

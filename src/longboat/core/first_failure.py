@@ -1,7 +1,7 @@
 """The first failure of an attempt: which rank or node is to blame, and the exit code of the run that follows. Pure.
 
 The one judge for the embedded engine, for node 0's launcher and for the Kubernetes engine. How the ends of ranks are
-put in order is the caller's: by one clock, or by arrival. Not what comes next (engines/shared/retry_policy.py).
+put in order is the caller's: by one clock, or by arrival. And the rule of retries, which both engines and node 0 keep.
 
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
@@ -20,6 +20,19 @@ LOSS_WINDOW_S = 2.0
 """Ranks of other nodes that failed this shortly before a node was lost are taken as victims of that."""
 NEVER_STARTED = ("setup", "data", "image", "peers")
 """Causes of a failure before the first rank has started."""
+
+
+NEVER_RETRIED = ("timeout", "dependency")
+BACKOFF_LIMIT_S = 60.0
+
+
+def retry_delay(
+    cause: str, exit_code: int, *, attempt: int, count: int, on: Sequence[int | str], backoff_s: float
+) -> float | None:
+    """Seconds until the next attempt, after a failure of this one; None when the run has failed for good."""
+    if attempt >= count or cause in NEVER_RETRIED or (on and cause not in on and exit_code not in on):
+        return None
+    return min(BACKOFF_LIMIT_S, backoff_s * 2.0 ** min(attempt, 63))
 
 
 class EndedRank:

@@ -52,8 +52,6 @@ CAUSES = (
 MOST_AFTER = 16
 """Runs that one waits for: each is looked at as long as it waits."""
 
-NEVER_RETRIED = ("timeout", "dependency")
-
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all values: immutable, keyword-only, unknown stored fields ignored when read back."""

@@ -69,6 +69,7 @@ class NodeLauncher:
         self._is_swept = False  # no process is left
         self._has_begun = False  # the ranks were started
         self._end_at: float | None = None  # a success for which ranks that are not started yet have time until then
+        self._is_terminated = False  # SIGTERM came
 
     def run(self) -> int:
         """Run the node from setup to outcome. Returns the exit code."""
@@ -85,6 +86,7 @@ class NodeLauncher:
     def _collapse(self, code: int, message: str) -> int:
         """End after an internal error of the launcher: kill everything and report the reason."""
         state = self.state
+        self.plan.restart = None
         state.say(message)
         until = time.monotonic() + UNKILLABLE_S
         self.loop.reap()
@@ -93,7 +95,7 @@ class NodeLauncher:
             time.sleep(0.05)
             self.loop.reap()
         state.failure = NodeFailure("lost", code, message)
-        outcome = self._outcome()
+        outcome = state.outcome()
         state.write("outcome.json", outcome)
         verdict = None
         try:
@@ -146,9 +148,17 @@ class NodeLauncher:
         if ranks is not None:
             ranks.finish()
         code = self._finish()
+        if self._restart is not None:
+            from .pod.restart.in_place import go_on
+
+            go_on(state, self._restart, self._is_terminated)
         if ranks is not None and engine is not None and self._may_stay():
             lifeline.stay(self.loop, plan, engine, inherited)
         return code
+
+    @property
+    def _restart(self) -> dict[str, Any] | None:
+        return self._membership.restart if self._membership is not None else None
 
     def _may_stay(self) -> bool:
         """Whether this launcher may run the next attempt: its ranks failed or another node's, and none is left."""
@@ -182,6 +192,7 @@ class NodeLauncher:
             reason, grace_s = self._end_request("ending.json", "failure")
             self._end(reason, grace_s)
         elif self._membership is not None:
+            self._is_terminated = True
             self._end_in_gang(*self._end_request(TOLD, "evicted"))
         else:
             self._end("stop", self.plan.grace_s)
@@ -231,6 +242,8 @@ class NodeLauncher:
             self._membership.is_going = True
             self.plan.resume_from = own_path(self.plan, order.get("resume_from"))
             self.state.env["LONGBOAT_RESUME_FROM"] = self.plan.resume_from or ""
+        elif order["do"] == "restart":
+            self._membership.restart = order
         elif order["do"] == "dump":
             self._hung(None)
         elif order["do"] == "end":
@@ -338,7 +351,7 @@ class NodeLauncher:
         self.heartbeats.write()
         if state.sender is not None:
             state.sender.hurry()
-        outcome = self._outcome()
+        outcome = state.outcome()
         state.write("outcome.json", outcome)
         until = time.monotonic() + FULL_DISK_S
         while state.unwritten and time.monotonic() < until:
@@ -348,7 +361,7 @@ class NodeLauncher:
                 state.write(name, value)
         verdict = self._gang_verdict(outcome)
         self._close(outcome, verdict)
-        code = self._result()[0]
+        code = state.result()[0]
         return code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
 
     def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
@@ -356,7 +369,7 @@ class NodeLauncher:
             from .pod.finalize import close
 
             close(self.state, outcome, verdict)
-        if self.plan.echo == "pod":
+        if self.plan.echo == "pod" and self._restart is None:
             from .pod.log_feed import wait_for_readers
 
             wait_for_readers(self.state)
@@ -373,26 +386,3 @@ class NodeLauncher:
         if verdict is not None:
             self.state.write("verdict.json", verdict)
         return verdict
-
-    def _outcome(self) -> dict[str, object]:
-        failure, ending = self.state.failure, self.state.ending
-        code, cause, message, first = self._result()
-        return {
-            "exit_code": code,
-            "cause": cause,
-            "message": message,
-            "first": first,
-            "tail": failure.tail if failure else [],
-            "ended": time.time(),
-            "ended_ns": time.monotonic_ns(),
-            "ended_by": ending.by if ending else None,
-        }
-
-    def _result(self) -> tuple[int, str | None, str, dict[str, object] | None]:
-        state = self.state
-        if state.failure is not None:
-            return state.failure.code, state.failure.cause, state.failure.message, state.failure.first
-        if state.ending is not None and state.ending.by == "success":
-            return 0, None, "", None
-        ends = sorted((rank.end.ended_ns, rank.end.code) for rank in state.ranks if rank.end is not None)
-        return next((code for _, code in ends if code != 0), 0), None, "", None

@@ -1,5 +1,7 @@
 """The launcher in a pod: `launcher.pyz --pod FOLDER ROLE`. Makes everything a node needs, then runs it as any other.
 
+`--pod FOLDER ROLE again`: the same process after a restart in place (`pod.restart.in_place`).
+
 FOLDER is /longboat in a pod; all paths are relative to it, so that a test can have several such folders on one machine.
 """
 
@@ -30,8 +32,8 @@ INDEX = "JOB_COMPLETION_INDEX"
 
 def main(argv: list[str]) -> int:
     started = time.time()
-    if len(argv) != 3 or argv[0] != "--pod":
-        sys.stderr.write("usage: launcher --pod FOLDER ROLE\n")
+    if len(argv) not in (3, 4) or argv[0] != "--pod" or argv[3:] not in ([], ["again"]):
+        sys.stderr.write("usage: launcher --pod FOLDER ROLE [again]\n")
         return EXIT_USAGE
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the node unblocks them once it listens
     root, role = os.path.abspath(argv[1]), argv[2]
@@ -39,6 +41,10 @@ def main(argv: list[str]) -> int:
         index = int(os.environ.pop(INDEX, "0"))
         gang = read_gang(os.path.join(root, "gang", "gang"))
         raw = plan_of(gang, role, index, root, os.environ)
+        if argv[3:]:
+            from .pod.restart.in_place import take_over
+
+            raw = take_over(raw)
         return _run(gang, raw, root, started)
     except (GangError, PlanError, ValueError) as error:
         return _give_up(EXIT_INTERNAL, str(error), role, started)

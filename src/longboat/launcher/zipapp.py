@@ -30,7 +30,9 @@ def write_zipapp(path: str) -> None:
             with open(source, "rb") as file:
                 text = file.read()
             archive.writestr(
-                entry, text if name in FOR_RANKS else without_types(without_docstrings(text)), compresslevel=9
+                entry,
+                text if name in FOR_RANKS else with_less_indent(without_types(without_docstrings(text))),
+                compresslevel=9,
             )
     os.replace(temporary, path)
 
@@ -69,6 +71,18 @@ def without_types(source: bytes) -> bytes:
         else:
             is_inside = line == _TYPES
     return b"\n".join(lines)
+
+
+def with_less_indent(source: bytes) -> bytes:
+    """A module whose blocks are indented by one blank, and without a block that has become empty, every line where it
+    was; one with a text of several lines stays as it is."""
+    before, empty, after = source.partition(b"\nTYPE_CHECKING = False\n" + _TYPES + b"\n    pass\n")
+    if empty and b"TYPE_CHECKING" not in after and not after.lstrip().startswith(b"el"):
+        source = before + b"\n\n\n\n" + after
+    if _QUOTES in source or b"\\\n" in source:
+        return source
+    lines = [(len(line) - len(line.lstrip(b" ")), line.lstrip(b" ")) for line in source.split(b"\n")]
+    return b"\n".join(b" " * (blanks // 4) + line for blanks, line in lines)
 
 
 def _without_comment(line: bytes) -> bytes:

@@ -27,6 +27,7 @@ MARKER_MAX = 1 << 16
 MOST_MOMENT = 1e11
 """Seconds since 1970, the year 5138: what is later was never a time."""
 FENCE = re.compile(r"\.attempt-(\d{1,9})")
+_FENCED = re.compile(r"attempt (\d{1,9}) of the run has started: what attempt \d+ saves")
 
 
 class Fenced(EngineError):
@@ -49,6 +50,12 @@ class Fence(NamedTuple):
 
 def fence_name(attempt: int) -> str:
     return f".attempt-{attempt}"
+
+
+def fenced_by(message: str) -> int | None:
+    """The newer attempt that a message of `Fenced` names, however it was passed on; None where it is not one."""
+    match = _FENCED.search(message)
+    return int(match[1]) - 1 if match else None
 
 
 def marker_fields(data: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from longboat.core.runs import RankReport
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome, judge, stop_code
 from longboat.launcher.gang.coordinator import Coordinator
+from longboat.launcher.gang.messages import from_leader
 
 NODES = ["worker-0", "worker-1", "worker-2"]
 
@@ -266,3 +267,48 @@ def test_the_same_verdict_as_the_embedded_engine(data: st.DataObject) -> None:
         assert (verdict["cause"], verdict["exit_code"]) == (failure.cause, failure.exit_code)
         assert verdict["message"] == failure.message or failure.cause == "lost"
         assert (verdict["first"] or {}).get("rank") == (failure.rank.rank if failure.rank else None)
+
+
+RULE = {"count": 2, "on": [], "backoff_s": 1.0, "within_s": 10.0}
+
+
+def failed(*, has_gone: bool = True, **more: Any) -> Coordinator:
+    """A gang of two whose rank 1 has failed, and that has ended."""
+    gang = coordinator(["a-0", "a-1"])
+    for node in ("a-0", "a-1"):
+        gang.heard(node, 0.0)
+        if has_gone:
+            gang.ready(node, None)
+    gang.report("a-1", report(1, 5), 1.0)
+    gang.ended("a-1", outcome(5, cause="exit", stays=True, arrival=1.5), 1.5)
+    gang.ended("a-0", outcome(143, by="failure", **{"stays": True, "arrival": 2.0, **more}), 2.0)
+    return gang
+
+
+def test_a_failure_of_ranks_is_restarted_in_place_by_the_job_s_retries() -> None:
+    gang = failed()
+    order = gang.restart(RULE, 1, gang.verdict())
+    assert order is not None and (order["attempt"], order["delay_s"]) == (2, 2.0)
+    assert (order["ended"]["exit_code"], order["ended"]["rank"]) == (5, 1)
+    assert from_leader(order) == order
+    for rule in (None, {**RULE, "count": 1}, {**RULE, "on": ["oom"]}, {**RULE, "backoff_s": 6.0}):
+        assert gang.restart(rule, 1, gang.verdict()) is None
+
+
+def test_what_is_not_restarted_in_place() -> None:
+    """A member that cannot stay, ranks that never started, a stop, a lost node, a pod that was taken away."""
+    others = [failed(stays=False), failed(has_gone=False)]
+    for event in ("stop", "evicted", "lost"):
+        gang = coordinator(["a-0", "a-1"])
+        for node in ("a-0", "a-1"):
+            gang.heard(node, 0.0)
+            gang.ready(node, None)
+        if event == "stop":
+            gang.stop(None, 1.0)
+        elif event == "evicted":
+            gang.evicted("a-1", 1.0)
+        else:
+            gang.lost("a-1", 0.5, "silent", 1.0)
+        gang.ended("a-0", outcome(143, by="failure", stays=True, arrival=2.0), 2.0)
+        others.append(gang)
+    assert [gang.restart(RULE, 0, gang.verdict()) for gang in others] == [None] * 5

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from longboat.engines.kubernetes.logs.lines import Parser, is_piece, take
-from longboat.engines.kubernetes.logs.metrics_files import log_copy
+from longboat.engines.kubernetes.logs.metrics_files import log_copies
 from longboat.engines.kubernetes.observe.progress import ended_ranks
 from longboat.engines.kubernetes.observe.termination import NodeEnd, PodEnd, read_termination
 from longboat.launcher.sampling import log_copy as writer
@@ -25,7 +25,8 @@ TRAIN = "import longboat\nfor n in range(50): longboat.step(n, loss=1 / (n + 1))
 
 def written(folder: Path, rows: list[object]) -> bytes:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    state = SimpleNamespace(path=lambda name: str(folder / name))
+    plan = SimpleNamespace(again=None, attempt=0, mark="")
+    state = SimpleNamespace(path=lambda *names: str(folder.joinpath(*names)), plan=plan)
     read, write = os.pipe()
     kept = os.dup(1)
     os.set_blocking(read, False)
@@ -46,7 +47,7 @@ def test_what_is_written_is_read_back_and_shown_to_nobody(tmp_path: Path) -> Non
     rows += [["rank", 1000.0 + n, 0, n / 7] for n in range(0, 3000, 5)]
     log = b"0.out 0 2026-11-16T13:00:00.000000Z hello\n" + written(tmp_path, rows) + b"something else\n"
     assert 2 < log.count(b"\n") < 16 and len(log) < 48 << 10
-    metrics = join("r", [parse(log_copy(log), node="w-0", attempt=0)])
+    metrics = join("r", [parse(log_copies(log)[None], node="w-0", attempt=0)])
     assert metrics.last("loss") == 1 / 3000
     assert len(metrics.series["loss"]) > 300 and len(metrics.system["0"]["cpu"]) > 300
     seen: dict[str, int] = {}
@@ -56,10 +57,10 @@ def test_what_is_written_is_read_back_and_shown_to_nobody(tmp_path: Path) -> Non
 
 
 def test_a_log_without_a_copy_or_with_a_damaged_one_has_no_metrics(tmp_path: Path) -> None:
-    assert log_copy(b"0.out 0 2026-11-16T13:00:00.000000Z hello\n") == b""
+    assert log_copies(b"0.out 0 2026-11-16T13:00:00.000000Z hello\n") == {}
     log = written(tmp_path, [["step", 1.0 + n, 0, n, {"loss": n}] for n in range(2000)])
     for damaged in (log[: len(log) // 2], log.replace(b"A", b"B"), log[: len(log) // 3] + log[len(log) // 2 :]):
-        steps = join("r", [parse(log_copy(damaged), node="w-0", attempt=0)]).series.get("loss", ())
+        steps = join("r", [parse(log_copies(damaged).get(None, b""), node="w-0", attempt=0)]).series.get("loss", ())
         assert len(steps) < 2000
 
 
@@ -70,7 +71,15 @@ def losses(data: bytes) -> list[int]:
 def test_a_pod_without_a_storage_leaves_its_metrics_on_its_log(make_pods: Callable[..., Pods]) -> None:
     pods = make_pods(script=TRAIN)
     assert pods.run() == [0]
-    assert losses(log_copy(pods.stdout().encode())) == list(range(50))
+    assert losses(log_copies(pods.stdout().encode())[None]) == list(range(50))
+
+
+def test_a_pod_that_was_restarted_in_place_leaves_those_of_every_attempt(make_pods: Callable[..., Pods]) -> None:
+    fails = "\nimport os, sys\nsys.exit(3 if os.environ['LONGBOAT_ATTEMPT'] == '0' else 0)"
+    pods = make_pods(script=TRAIN + fails, restart={"count": 1, "on": [], "backoff_s": 0.0, "within_s": 1.0})
+    assert pods.run() == [0]
+    copies = log_copies(pods.stdout().encode())
+    assert {mark: losses(data) for mark, data in copies.items()} == {None: list(range(50)), 1: list(range(50))}
 
 
 def test_the_last_words_of_a_pod_tell_of_a_loss_that_was_no_number(make_pods: Callable[..., Pods]) -> None:
@@ -92,7 +101,7 @@ def test_a_pod_with_a_storage_keeps_its_file_there(make_pods: Callable[..., Pods
     pods.gang["keep"] = str(pods.folder / "kept")
     assert pods.run() == [0]
     assert losses((pods.folder / "kept" / "0" / "worker-0" / "metrics.jsonl").read_bytes()) == list(range(50))
-    assert log_copy(pods.stdout().encode()) == b""
+    assert log_copies(pods.stdout().encode()) == {}
 
 
 def test_the_end_waits_for_a_slow_reader_so_long_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

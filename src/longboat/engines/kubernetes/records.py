@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any, Literal
 
 from longboat.core.guards.formats import Stored
@@ -111,8 +112,9 @@ class State(Stored, frozen=True):
     cause: str | None = None
     started: float | None = None
     ended: float | None = None
-    attempt: int = 0
+    attempt: int = 0  # whose pods, Jobs and other objects are the latest; those before and after may share them
     attempts: tuple[Attempt, ...] = ()
+    restarts: int = 0  # so many times these pods are known to have been restarted in place
     not_before: float = 0.0  # the next attempt waits until then
     gate: Gate = Gate()
     released: bool = False  # the runs that it starts after have succeeded
@@ -132,6 +134,21 @@ class State(Stored, frozen=True):
     @property
     def is_final(self) -> bool:
         return self.phase in FINAL_PHASES
+
+    @property
+    def number(self) -> int:
+        """The latest attempt: restarted in place, it has the pods, and the objects, of an earlier one (`attempt`)."""
+        last = self.attempts[-1].number if self.attempts else 0
+        return max(self.attempt, min(last, self.attempt + len(self.attempts)))  # others may write what is stored
+
+    def is_in_place(self, number: int) -> bool:
+        """Whether an attempt had the pods of the one before it."""
+        return any(known.number == number and known.restart == "in-place" for known in self.attempts)
+
+    def restarted_in(self, attempt: int) -> list[int]:
+        """Attempts that were restarted in place in the pods of this one."""
+        later = sorted((known.number, known.restart) for known in self.attempts if known.number > attempt)
+        return [number for number, _ in takewhile(lambda each: each[1] == "in-place", later)]
 
 
 def is_chained(record: Record, state: State) -> bool:

@@ -11,9 +11,11 @@ from longboat.core.runs import Attempt, NodeTrouble, RankStatus, RunStatus, late
 from longboat.core.times import format_time
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.progress import ended_ranks
+from longboat.engines.kubernetes.observe.restarts import PodAttempts, attempts_of_pods, with_restarts
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
+from longboat.engines.shared.retry_policy import retry_note
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
 from longboat.kubeapi.client import Client
@@ -36,6 +38,7 @@ def brief_status(record: Record, state: State) -> RunStatus:
     return msgspec.structs.replace(
         status,
         created=min(record.created, state.started or record.created),
+        attempt=state.number,
         step=state.step if state.is_final else None,
         metrics=state.metrics if state.is_final else {},
         priority=record.priority,
@@ -162,6 +165,9 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
     if step is None and state.is_final:
         step, metrics = state.step, state.metrics
     brief = _with_launchers(brief_status(record, state), answers)
+    had = attempts_of_pods(snapshot, answers)
+    if had.is_restarted and not state.is_final:
+        brief = _in_place(brief, had, record)
     status = msgspec.structs.replace(
         brief,
         step=step,
@@ -169,12 +175,15 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
         checkpoint=str(first["checkpoint"]) if first.get("checkpoint") else state.checkpoint,
         checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=record.artifacts_dir,
-        attempts=_with_resumed(state, answers),
+        attempts=_with_resumed(brief, answers),
         drill=record.drill,
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=redacted_job(record.job),
     )
-    return with_timeline(status, _marks(snapshot), pulls=True)
+    in_place = {
+        each.number: AttemptMarks(trained=each.running) for each in status.attempts if each.restart == "in-place"
+    }
+    return with_timeline(status, {**_marks(snapshot), **in_place}, pulls=True)
 
 
 def _marks(snapshot: RunSnapshot) -> dict[int, AttemptMarks]:
@@ -188,12 +197,23 @@ def _marks(snapshot: RunSnapshot) -> dict[int, AttemptMarks]:
     return marks
 
 
-def _with_resumed(state: State, answers: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:
+def _in_place(status: RunStatus, had: PodAttempts, record: Record) -> RunStatus:
+    """A run whose pods were restarted in place since its record was written. Pure."""
+    attempts = with_restarts(status.attempts, had, is_last=had.running is not None)
+    status = msgspec.structs.replace(status, attempt=had.last, attempts=attempts)
+    failure = attempts[-1].failure if attempts else None
+    if failure is None or status.phase not in ("running", "starting"):
+        return status
+    note = retry_note(failure, number=had.last, retries=record.job.retries)
+    return msgspec.structs.replace(status, phase="recovering", reason=note)
+
+
+def _with_resumed(status: RunStatus, answers: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:
     """The attempt under way with the checkpoint that it started from, as its launchers tell it."""
     path = next((str(answer["resumed_from"]) for answer in answers.values() if answer.get("resumed_from")), None)
     return tuple(
-        msgspec.structs.replace(attempt, resumed_from=path) if path and attempt.number == state.attempt else attempt
-        for attempt in state.attempts
+        msgspec.structs.replace(attempt, resumed_from=path) if path and attempt.number == status.attempt else attempt
+        for attempt in status.attempts
     )
 
 

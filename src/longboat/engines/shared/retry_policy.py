@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from longboat.core.errors import RUN_SETUP_EXIT, EngineError
-from longboat.core.jobs import NEVER_RETRIED, Retries
+from longboat.core.first_failure import retry_delay
+from longboat.core.jobs import Retries
 from longboat.core.runs import Failure
 from longboat.engines.shared.explanations import shortened, with_cause
 
-BACKOFF_LIMIT_S = 60.0
 MESSAGE_LIMIT = 160
 """Characters of a failure's message in the run's reason; `explain` shows all of it."""
 
@@ -50,11 +50,14 @@ class TimeLimit:
 
 def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | None:
     """Seconds until the next attempt; None when the run has failed for good."""
-    if attempt >= retries.count or failure.cause in NEVER_RETRIED:
-        return None
-    if retries.on and failure.cause not in retries.on and failure.exit_code not in retries.on:
-        return None
-    return min(BACKOFF_LIMIT_S, retries.backoff_s * 2.0 ** min(attempt, 63))
+    return retry_delay(
+        failure.cause,
+        failure.exit_code,
+        attempt=attempt,
+        count=retries.count,
+        on=retries.on,
+        backoff_s=retries.backoff_s,
+    )
 
 
 def start_failure(cause: str, message: str) -> Failure:

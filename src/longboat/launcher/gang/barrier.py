@@ -34,8 +34,10 @@ def prepare(
         return
     if before is not None:
         before(state)
-    if state.plan.setup and not state.is_over:
+    if state.plan.setup and not state.is_over and state.plan.again is None:
         _run_setup(state, state.plan.setup)
+    if state.plan.again is not None and state.plan.node_rank == 0:
+        _back_off(state, float(state.plan.again.get("not_before") or 0.0))
     if state.is_over:
         return
     state.write("ready.json", {"address": state.plan.address, "time": time.time()})
@@ -45,6 +47,15 @@ def prepare(
     elif state.plan.wait_kind != "none":
         state.phase = "waiting"
         _wait_for_peers(state)
+
+
+def _back_off(state: LauncherState, until: float) -> None:
+    """Wait with a restart in place for as long as the job's retries say: node 0 does, and the others for node 0."""
+    state.phase = "waiting"
+    while not state.is_over and time.monotonic() < until:
+        state.loop.after("backoff", max(0.0, until - time.monotonic()), lambda: None)
+        state.loop.turn()
+    state.loop.cancel("backoff")
 
 
 def _hide_devices(state: LauncherState) -> bool:

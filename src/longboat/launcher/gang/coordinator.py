@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Order = tuple[str, dict[str, Any]]
 
 EXIT_LOST, EXIT_SETUP = 208, 209
+MESSAGE_MAX = 200  # characters of an earlier attempt's failure: several fit into a termination message
 
 
 class GangMember:
@@ -159,6 +160,31 @@ class Coordinator:
         if self.reason is None:
             return all(member.outcome is not None for member in self.members.values())
         return all(member.is_over or member.first_heard is None for member in self.members.values())
+
+    def restart(self, rule: dict[str, Any] | None, attempt: int, verdict: dict[str, Any]) -> dict[str, Any] | None:
+        """The order to restart in place after this verdict; None where it is the end, or a member cannot stay.
+
+        Whatever ended the gang but a failure of ranks (a pod taken away, lost, never there) wants new pods.
+        """
+        outcomes = [member.outcome for member in self.members.values()]
+        if rule is None or not self.has_gone or self.reason not in ("failure", "hang") or verdict["cause"] is None:
+            return None
+        if any(outcome is None or not outcome.get("stays") for outcome in outcomes):
+            return None
+        delay_s = load("core.first_failure").retry_delay(
+            verdict["cause"],
+            verdict["exit_code"],
+            attempt=attempt,
+            count=int(rule["count"]),
+            on=list(rule.get("on") or []),
+            backoff_s=float(rule.get("backoff_s") or 0.0),
+        )
+        if delay_s is None or delay_s > float(rule.get("within_s") or 0.0):
+            return None
+        first = verdict["first"] or {}
+        ended = {key: verdict[key] for key in ("exit_code", "cause", "node")}
+        ended.update(message=str(verdict["message"])[:MESSAGE_MAX], rank=first.get("rank"), signal=first.get("signal"))
+        return {"do": "restart", "attempt": attempt + 1, "delay_s": delay_s, "ended": ended}
 
     # the verdict
 

@@ -1,7 +1,8 @@
 """Membership of a node in its gang: what it tells node 0, what it does when node 0 says so. Node 0 is one too.
 
 The words of the line are here: a node says that it is `ready`, how each rank ended (`report`), that a rank is silent
-(`stalled`), that it has `ended`, that it was asked to `stop` or was `evicted`; node 0 says `go`, `end` and `dump`.
+(`stalled`), that it has `ended`, that it was asked to `stop` or was `evicted`; node 0 says `go`, `end`, `dump` and
+`restart`.
 Deciding is the work of `coordinator`, carrying that of `channel`.
 """
 
@@ -50,6 +51,7 @@ class Membership(abc.ABC):
         self.lost_s = state.plan.line_lost_s
         self.is_going = False
         self.is_hurried = False  # this pod is being taken away
+        self.restart: dict[str, Any] | None = None  # node 0's order to go on with another attempt, in the same pods
         self.stalled: Callable[[], tuple[int, float] | None] = lambda: None
         self._obey = obey
         self._inbox: list[dict[str, Any]] = []
@@ -101,6 +103,7 @@ class Membership(abc.ABC):
         self.look()
         sender = self.state.sender
         kept = {key: outcome.get(key) for key in _OUTCOME_KEYS}
+        kept["stays"] = stays(self.state) and not self.is_hurried
         self.tell({"is": "ended", "outcome": kept, "newest": None if sender is None else sender.newest_step()})
 
     def stop(self, grace_s: float | None) -> None:
@@ -253,6 +256,11 @@ class GangLeader(Membership):
         coordinator = self.coordinator
         while not coordinator.is_over and (coordinator.reason is None or time.monotonic() < self._deadline()):
             self.loop.turn()
+        verdict = coordinator.verdict()
+        if not self.is_hurried:
+            self.restart = coordinator.restart(self.state.plan.restart, self.state.plan.attempt, verdict)
+        if self.restart is not None:
+            self._order_restart(self.restart)
         until = time.monotonic() + FAREWELL_S
         while any(channel.is_up for channel in self._channels.values()) and time.monotonic() < until:
             self.loop.turn()  # the others hang up once they know that all has arrived
@@ -260,7 +268,16 @@ class GangLeader(Membership):
         self.loop.cancel("timeout")
         if self._listener is not None:
             self._listener.close()
-        return {**coordinator.verdict(), "reason": coordinator.reason}
+        if self.restart is None:
+            verdict = coordinator.verdict()  # with what came meanwhile
+        return {**verdict, "reason": coordinator.reason}
+
+    def _order_restart(self, order: dict[str, Any]) -> None:
+        """Tell all. From now on nobody is let in: who comes is a launcher of the next attempt, and comes again."""
+        if self._listener is not None:
+            self._listener.acceptor.close()
+        for channel in self._channels.values():
+            channel.send(order)
 
     def _deadline(self) -> float:
         extra_s = DUMP_S if self.coordinator.reason == "hang" else 0.0
@@ -332,19 +349,26 @@ class GangFollower(Membership):
         channel, begun = self._channel, time.monotonic()
         while not channel.is_idle and time.monotonic() < self._until(begun):
             self.loop.turn()
-        if self.state.plan.ends_together and self.state.is_over and not self.is_hurried:
+        is_awaited = self.state.plan.ends_together or stays(self.state)
+        if is_awaited and self.state.is_over and not self.is_hurried:
             self._wait_for_others()
         self.loop.cancel("line")
         self._dialer.close()
 
     def _wait_for_others(self) -> None:
-        """Wait until node 0 closes the connection, which it does when all nodes have ended, no longer than node 0
-        waits.
+        """Wait until node 0 orders a restart or, when all nodes have ended, closes the connection: no longer than it
+        waits itself.
 
         A JobSet deletes, when the Job of one role has failed, the pods of those roles that have not ended yet, and
         their logs with them. If all end at the same moment, nothing is left to delete.
         """
         plan, channel = self.state.plan, self._channel
         until = time.monotonic() + plan.grace_s + self.lost_s + FAREWELL_S
-        while channel.is_up and time.monotonic() < min(until, channel.heard + self.lost_s):
+        while self.restart is None and channel.is_up and time.monotonic() < min(until, channel.heard + self.lost_s):
             self.loop.turn()
+
+
+def stays(state: LauncherState) -> bool:
+    """Whether this launcher may run the next attempt: ranks failed, here or elsewhere, and no process is left."""
+    by = state.ending.by if state.ending is not None else None
+    return state.plan.restart is not None and by in ("failure", "hang") and not state.loop.has_children

@@ -51,6 +51,12 @@ def from_leader(message: Any) -> dict[str, Any]:
             raise ValueError("reason or grace_s is missing")
         _check_seconds(message["grace_s"])
         _check_step(message.get("newest"))
+    elif kind == "restart":
+        count_of(message.get("attempt"))
+        _check_seconds(message.get("delay_s"))
+        if not isinstance(message.get("ended"), dict):
+            raise ValueError("ended is missing")
+        _check_end(message["ended"])
     elif kind != "dump":
         raise ValueError("unknown message %r" % kind[:40])
     return message  # type: ignore[no-any-return]

@@ -84,6 +84,11 @@ class NodePlan:
         self.keep: str | None = raw.get("keep")
         self.keep_checkpoints: Any = raw.get("keep_checkpoints") or 0  # a number or a mapping: storage.retention
         self.artifacts: list[str] = list(raw.get("artifacts") or [])
+        self.restart: dict[str, Any] | None = raw.get(
+            "restart"
+        )  # the rule of retries, where node 0 may restart in place
+        self.again: dict[str, Any] | None = raw.get("again")  # of a restart in place: what the attempts before left
+        self.mark = "@%d" % self.attempt if self.again is not None else ""  # of its logs: attempts share the folder
         self.stays: str | None = raw.get("stays")  # after a failure of the ranks: the FIFO that wakes the engine then
 
 

@@ -65,6 +65,7 @@ def status(folder: str) -> dict[str, Any]:
 
     beat = _read(folder, "beat.json")
     plan = _read(folder, "plan.json")
+    again = plan.get("again") or {}
     ranks = {rank: _rank(each) for rank, each in (beat.get("ranks") or {}).items()}
     reports = {}
     for name in sorted(os.listdir(folder)):
@@ -76,6 +77,8 @@ def status(folder: str) -> dict[str, Any]:
     return {
         "node": plan.get("node"),
         "attempt": plan.get("attempt"),
+        "began": again.get("began"),
+        "restarts": again.get("ended") or [],
         "phase": beat.get("phase") or "starting",
         "missing": beat.get("missing") or [],
         "resumed_from": beat.get("resumed_from"),

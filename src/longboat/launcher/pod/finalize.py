@@ -53,6 +53,7 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
     plan = state.plan
     started = [rank.started for rank in state.ranks if rank.started]
     reports = [rank.report for rank in state.ranks if rank.report is not None]
+    again = plan.again or {}
     ended = {key: outcome[key] for key in ("exit_code", "cause", "message", "ended", "ended_by", "first", "tail")}
     if gang is not None and gang.get("reason") == "stop":  # also where this node had ended before
         ended["ended_by"] = "stop"
@@ -66,7 +67,8 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
         "usage": latest_usage(state.ranks),
         "resumed_from": resumed_from(plan),
         "checkpoint": checkpoints.kept(plan.directory, plan.checkpoint_dir, plan.checkpoint_store),
-        "lines": state.pod_log.lines() if state.pod_log else None,
+        "lines": {**(again.get("lines") or {}), **state.pod_log.lines()} if state.pod_log else None,
+        **({"began": again["began"], "restarts": again["ended"]} if again else {}),
         "gang": gang,
     }
 
@@ -101,7 +103,10 @@ def keep(state: LauncherState) -> None:
     target = os.path.join(str(plan.keep), str(plan.attempt), plan.node)
     os.makedirs(os.path.join(target, "logs"), exist_ok=True)
     for name in sorted(os.listdir(state.path("logs"))):
-        shutil.copyfile(state.path("logs", name), os.path.join(target, "logs", name))
+        stream, _, mark = name.replace(".idx", "").partition("@")  # of attempts before this one: kept when they ended
+        if mark == plan.mark[1:]:
+            kept = stream + (".idx" if name.endswith(".idx") else "")
+            shutil.copyfile(state.path("logs", name), os.path.join(target, "logs", kept))
     for name in sorted(os.listdir(plan.directory)):
         if name in ("outcome.json", "verdict.json", NAME) or (name.startswith("rank-") and name.endswith(".json")):
             shutil.copyfile(state.path(name), os.path.join(target, name))

@@ -88,6 +88,7 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         stdin=bool(gang.get("stdin")),
         keep_checkpoints=checkpoints.get("keep") or 0,
         artifacts=list(artifacts.get("patterns") or []),
+        restart=gang.get("restart"),
     )
     return plan
 

@@ -104,7 +104,7 @@ class LogFeed(PodLogWriter):
     def find(self) -> None:
         """Add logs that have appeared."""
         for name in sorted(os.listdir(self._folder)):
-            if name not in self._known and name.endswith((".out", ".err")):
+            if name not in self._known and _is_log(name):
                 path = os.path.join(self._folder, name)
                 if os.path.exists(path + ".idx"):
                     self._known.add(name)
@@ -133,6 +133,11 @@ class LogFeed(PodLogWriter):
                 sent += count
                 beat()
         return sent
+
+
+def _is_log(name: str) -> bool:
+    """Whether this is a log: `0.out`, or of a later attempt in the same pod `0.out@1`; not its index."""
+    return not name.endswith(".idx") and name.partition("@")[0].endswith((".out", ".err"))
 
 
 _lock: list[int] = []

@@ -25,8 +25,13 @@ class PrepareError(Exception):
 
 
 def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
-    """Prepare the pod up to setup. A failure is in `state.failure`."""
+    """Prepare the pod up to setup; after a restart in place only what an attempt has of its own. A failure is in
+    `state.failure`."""
     try:
+        if state.plan.again is not None:
+            settle_in(state)
+            _choose_checkpoint(state)
+            return
         if state.plan.stdin:
             open_stdin(state)
         _make_folders(state)
@@ -45,19 +50,21 @@ def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
             return
         for target, (source, _) in links.items():
             link(state.plan.workdir, target, source)
-        if not _fetch_checkpoints(state):
-            return
-        if state.plan.node_rank == 0:
-            _begin_attempt(state)
-            state.plan.resume_from = resume_from(
-                state.plan.checkpoint_dir, state.plan.resume_from, state.plan.resume_url
-            )
-            write_whole(os.path.join(state.plan.directory, RESUMED), (state.plan.resume_from or "").encode())
+        _choose_checkpoint(state)
     except (CodeError, PrepareError) as error:
         state.failure = NodeFailure("setup", EXIT_SETUP, str(error))
     except OSError as error:
         message = "%s: %s" % (error.filename or state.plan.directory, error.strerror or error)
         state.failure = NodeFailure("setup", EXIT_SETUP, message)
+
+
+def _choose_checkpoint(state: LauncherState) -> None:
+    """What to resume from: there on every node, chosen by node 0. Raises PrepareError, OSError."""
+    plan = state.plan
+    if _fetch_checkpoints(state) and plan.node_rank == 0:
+        _begin_attempt(state)
+        plan.resume_from = resume_from(plan.checkpoint_dir, plan.resume_from, plan.resume_url)
+        write_whole(os.path.join(plan.directory, RESUMED), (plan.resume_from or "").encode())
 
 
 def _begin_attempt(state: LauncherState) -> None:

@@ -26,6 +26,8 @@ _TRACEBACK = 4000  # of one that is not cut
 _TRACEBACKS = (1500, 700, 300, 0)
 _RANKS = (64, 16, 0)
 _MESSAGES = (400, 100, 0)
+RESTARTS = (64, 8, 3)
+"""Earlier attempts in the same pods, the newest: while all fits, without last lines, and in a message that is long."""
 
 
 def compose(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
@@ -54,6 +56,9 @@ def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: 
     if traceback < _TRACEBACK:
         cut.pop("metrics", None)
         cut.pop("usage", None)
+    restarts = list(cut.pop("restarts", None) or [])
+    if restarts:
+        cut["restarts"] = restarts[-RESTARTS[0 if tail else 1 if traceback else 2] :]
     if cut.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
         cut.pop("lines", None)
     rows = list(cut.get("ranks") or [])

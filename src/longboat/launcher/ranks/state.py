@@ -115,7 +115,7 @@ class LauncherState:
             if self.plan.echo == "pod":
                 now = stamp(time.time_ns())
                 said = enumerate(text.splitlines(), self._said)
-                lines = ["node.err %d %s %s\n" % (number, now, line) for number, line in said]
+                lines = ["node.err%s %d %s %s\n" % (self.plan.mark, number, now, line) for number, line in said]
                 self._said += len(lines)
                 self._log_own_text(text)
             else:
@@ -133,7 +133,7 @@ class LauncherState:
 
     def _log_own_text(self, text: str) -> None:
         """Write the launcher's messages to a log file, in pods. Best effort: the disk may be full."""
-        path = self.path("logs", "node.err")
+        path = self.path("logs", "node.err" + self.plan.mark)
         try:
             with open(path, "ab") as log, open(path + ".idx", "ab") as index:
                 log.write("".join(line + "\n" for line in text.splitlines()).encode("utf-8", "replace"))
@@ -149,7 +149,7 @@ class LauncherState:
 
     def open_stream(self, name: str, label: str, size: int) -> RankStream:
         """Create the pipe and log of this name (`3.out`) and start copying."""
-        stream = RankStream(self.path("pipes", name), self.path("logs", name), size, self._masker())
+        stream = RankStream(self.path("pipes", name), self.path("logs", name + self.plan.mark), size, self._masker())
         self.streams.append(stream)
         if self.pod_log:
             self.pod_log.add(stream, label)
@@ -269,3 +269,25 @@ class LauncherState:
         for pid in processes.tree(os.getpid())[1:]:
             processes.send(pid, signal.SIGKILL)
         self.loop.after("kill", KILL_AGAIN_S, self.kill)
+
+    def outcome(self) -> dict[str, object]:
+        failure, ending = self.failure, self.ending
+        code, cause, message, first = self.result()
+        return {
+            "exit_code": code,
+            "cause": cause,
+            "message": message,
+            "first": first,
+            "tail": failure.tail if failure else [],
+            "ended": time.time(),
+            "ended_ns": time.monotonic_ns(),
+            "ended_by": ending.by if ending else None,
+        }
+
+    def result(self) -> tuple[int, str | None, str, dict[str, object] | None]:
+        if self.failure is not None:
+            return self.failure.code, self.failure.cause, self.failure.message, self.failure.first
+        if self.ending is not None and self.ending.by == "success":
+            return 0, None, "", None
+        ends = sorted((rank.end.ended_ns, rank.end.code) for rank in self.ranks if rank.end is not None)
+        return next((code for _, code in ends if code != 0), 0), None, "", None

@@ -28,16 +28,30 @@ PLAIN_BYTES = 96 << 10
 """Before it is packed, which takes four fifths of it away."""
 
 
+EARLIER_MAX = 8
+"""Attempts before this one in the same pod that are written once more: readers look at the end of a log."""
+
+
 def write_log_copy(state: LauncherState) -> None:
-    """Write the metrics to stdout, if there are any. Best effort."""
+    """Write the metrics to stdout, if there are any: this attempt's, and those before it in the same pod. Best
+    effort."""
+    again, plan = state.plan.again or {}, state.plan
+    until = time.monotonic() + PATIENCE_S
+    first = int(again.get("first", plan.attempt))
+    for number in range(max(first, plan.attempt - EARLIER_MAX), plan.attempt):
+        mark = "" if number == first else "@%d" % number
+        _write(state.path("attempts", str(number), NAME), mark, until)
+    _write(state.path(NAME), plan.mark, until)
+
+
+def _write(path: str, mark: str, until: float) -> None:
     try:
-        text = packed(read_bytes(state.path(NAME)))
+        text = packed(read_bytes(path))
         now = stamp(time.time_ns())
         out = select.poll()
         out.register(1, select.POLLOUT)
-        until = time.monotonic() + PATIENCE_S
         for number, at in enumerate(range(0, len(text), LINE)):
-            line = "node.err+%d 0 %s %s\n" % (START + number, now, text[at : at + LINE])
+            line = "node.err%s+%d 0 %s %s\n" % (mark, START + number, now, text[at : at + LINE])
             if not out.poll(max(until - time.monotonic(), 0.0) * 1000):
                 return
             os.write(1, line.encode("ascii"))

@@ -67,7 +67,7 @@ class SamplingThread:
             self._done.acquire(timeout=FINISH_S)
         elif any(os.path.exists(state.path("steps", "%d.series" % rank.rank)) for rank in state.ranks):
             self._sampler().take_steps(is_last=True)
-        if is_copied and os.path.exists(state.path("metrics.jsonl")):
+        if is_copied and (state.plan.again is not None or os.path.exists(state.path("metrics.jsonl"))):
             from .log_copy import write_log_copy
 
             write_log_copy(state)

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from longboat.core import resources
+from longboat.core.first_failure import NEVER_RETRIED
 from longboat.core.jobs import (
     CAUSES,
-    NEVER_RETRIED,
     Checkpoints,
     DataImport,
     Gpus,

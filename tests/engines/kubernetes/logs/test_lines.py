@@ -15,6 +15,7 @@ from longboat.engines.kubernetes.logs.lines import (
     lines_of_pod,
     place_of,
     take,
+    to_log_line,
 )
 
 TIME = b"2026-11-15T07:10:02.123456Z"
@@ -110,3 +111,13 @@ def test_what_was_seen_is_skipped_and_strangers_are_told_apart() -> None:
     ]  # fmt: skip
     assert found[-1].time == found[0].time == pytest.approx(EPOCH)
     assert seen == {"0.out": 5, "1.out": 5, FOREIGN: 1}
+
+
+def test_the_attempt_that_a_line_is_marked_with() -> None:
+    line = Parser().parse(b"3.out@12~ 7 2026-11-15T07:10:02Z half")
+    assert (line.key, line.seq, line.data) == ("3.out@12", 7, b"half")
+    shown = to_log_line(line, role="worker", node="worker-3", attempt=4)
+    assert (shown.rank, shown.stream, shown.attempt) == (3, "out", 12)
+    own = to_log_line(Parser().parse(b"3.out 7 2026-11-15T07:10:02Z x\n"), role="", node="", attempt=4)
+    assert own.attempt == 4
+    assert Parser().parse(b"3.out@x 7 2026-11-15T07:10:02Z x\n").key == FOREIGN

@@ -130,3 +130,18 @@ def test_whose_tail_it_is() -> None:
     state = State(attempt=1, tails={"worker-0": "new", "0/worker-0": "old"})
     assert [tail_in(state, attempt, "worker-0") for attempt in (0, 1, 2)] == ["old", "new", ""]
     assert [line.seq for line in tail_lines(TAIL, {"0.out": 8})] == [8, -1]
+
+
+def test_lines_of_an_attempt_that_was_restarted_in_place(tmp_path: Path) -> None:
+    """In the pod its files bear its number; in the storage they are in its own folder."""
+    pod, helper = Place(tmp_path / "pod"), Place(tmp_path / "storage")
+    numbered(tmp_path / "pod" / LOGS / "0.out@1", 6)
+    numbered(tmp_path / "storage" / KEPT.replace("/0/worker-0/", "/1/worker-0/") / "0.out", 6)
+    gap = LogGap("0.out@1", 2, 3, 9.0)
+    for source, name in ((kept(tmp_path, pod=pod), "pod-1"), (kept(tmp_path, helper=helper), None)):
+        lines = list(source.fill(gap, 0, "worker-0", name))
+        assert [(line.key, line.seq, line.data) for line in lines] == [
+            ("0.out@1", number, b"line %d\n" % number) for number in (2, 3, 4)
+        ]
+        others = list(source.others({"0.out@1": 4}, 0, "worker-0", name))
+        assert [(line.key, line.seq) for line in others] == [("0.out@1", 4), ("0.out@1", 5)]

@@ -73,3 +73,25 @@ def test_more_logs_than_files_may_be_open() -> None:
             assert [one.rank for one in spool.lines(LogQuery())] == list(range(600))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_attempts_that_shared_a_pod_come_apart_and_no_number_counts_beyond_the_retries() -> None:
+    with LogSpool(2) as spool:
+        pod = spool.part(0, "worker-0")
+        pod.put([line("0.out", 1, b"first\n"), line("0.out@1", 2, b"second\n"), line("node.err@2", 3, b"apart\n")])
+        pod.put([line("0.out@3", 2.5, b"of no attempt\n"), line("0.out@0", 2.7, b"nor this\n")])
+        pod.flush()
+        anew = spool.part(2, "worker-0")
+        anew.put([line("node.err", 4, b"anew\n"), line("0.out", 5, b"third\n")])
+        anew.flush()
+        assert [(one.attempt, one.data, one.rank, one.stream) for one in spool.lines(LogQuery())] == [
+            (0, b"first\n", 0, "out"),
+            (0, b"of no attempt\n", 0, "out"),
+            (0, b"nor this\n", 0, "out"),
+            (1, b"second\n", 0, "out"),
+            (2, b"apart\n", -1, "err"),
+            (2, b"anew\n", -1, "err"),
+            (2, b"third\n", 0, "out"),
+        ]
+        pod.clear()
+        assert [one.data for one in spool.lines(LogQuery())] == [b"anew\n", b"third\n"]

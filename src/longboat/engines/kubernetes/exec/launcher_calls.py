@@ -15,6 +15,7 @@ from longboat.kubeapi.streams.exec import BoundedOutput, run_in_pod
 LAUNCHER = ("python3", "-I", "-S", f"{ROOT}/launcher/launcher.pyz")
 TELL_S = 8.0
 """A launcher that cannot be reached within this is not told: its pod is deleted instead."""
+MOST_RESTARTS = 100
 MOST_ANSWER = 4 << 20  # a rank takes about 300 bytes of it
 MOST_TEXT, MOST_NODES, MOST_RANKS, MOST_METRICS = 4096, 10_000, 4096, 100
 ASK_S = 2.0
@@ -47,6 +48,11 @@ def checked(raw: Mapping[str, Any]) -> dict[str, Any]:
     missing, ranks = raw.get("missing"), raw.get("ranks")
     if isinstance(missing, list):
         fields["missing"] = [str(node)[:MOST_TEXT] for node in missing[:MOST_NODES] if isinstance(node, str)]
+    for name in ("attempt", "began"):
+        if _is_sane(raw.get(name)):
+            fields[name] = raw[name]
+    if isinstance(raw.get("restarts"), list):
+        fields["restarts"] = [_restart(each) for each in raw["restarts"][-MOST_RESTARTS:] if isinstance(each, dict)]
     if isinstance(raw.get("gpus"), list):
         fields["gpus"] = raw["gpus"]  # read by `metrics.usage`, as the usage of ranks is
     if isinstance(ranks, dict):
@@ -59,9 +65,15 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) < 10
 
 
+def _restart(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """An attempt that ended before this one in the same pod (`termination.EarlierEnd`)."""
+    texts = {name: value[:MOST_TEXT] for name, value in facts.items() if isinstance(value, str)}
+    return {**texts, **{name: value for name, value in facts.items() if _is_sane(value)}}
+
+
 def _rank(facts: Mapping[str, Any]) -> dict[str, Any]:
     rank: dict[str, Any] = {"alive": bool(facts.get("alive")), "usage": facts.get("usage")}
-    for name in ("step", "silent_s", "exit_code"):
+    for name in ("step", "silent_s", "exit_code", "started"):
         if _is_sane(facts.get(name)):
             rank[name] = facts[name]
     metrics = facts.get("metrics")

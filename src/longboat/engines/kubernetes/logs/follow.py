@@ -325,6 +325,8 @@ def merged(lines: list[LogLine], query: LogQuery) -> Iterator[LogLine]:
     for line in lines:
         if matches is not None and not matches(line.data):
             continue
+        if query.attempt not in (None, line.attempt):
+            continue
         if (query.ranks and line.rank not in query.ranks) or (query.since is not None and line.time < query.since):
             continue
         streams.setdefault((line.node, line.rank, line.stream, line.attempt), []).append(line)

@@ -1,5 +1,6 @@
 """Parser of the launcher's log lines, `RANK.STREAM SEQ TIME TEXT`. Pure: bytes in, values out.
 
+`@N` after the stream: of attempt N, which was restarted in place in the same pod; without it, of the pod's own attempt.
 `~` after the stream: the line had no newline. `^`: it ends with a carriage return, which a container runtime would drop
 before a newline, so one `|` guards it. `+N`: a piece of a line that was not finished yet, from its byte N on; the whole
 line follows under the same number. Every stream counts its lines from 0: whoever reads knows what is missing,
@@ -20,7 +21,7 @@ FOREIGN = ""
 """Key of lines that are not the launcher's; `seen` counts them too."""
 
 _LINE = re.compile(
-    rb"((?:\d{1,9}|setup|node)\.(?:out|err))(~|\+\d{1,15})?(\^?) (\d{1,15}) "
+    rb"((?:\d{1,9}|setup|node)\.(?:out|err)(?:@\d{1,6})?)(~|\+\d{1,15})?(\^?) (\d{1,15}) "
     rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z(?: |(?=\n)|\Z)"
 )
 _LOST = (b"unable to retrieve container logs for ", b"failed to try resolving symlinks in path ")
@@ -31,7 +32,7 @@ MOST_LINE = 64 << 20
 
 
 class PodLine(NamedTuple):
-    key: str  # "0.out", "setup.out", "node.err", or FOREIGN
+    key: str  # "0.out", "setup.out", "node.err", "0.out@1" of a later attempt in the same pod, or FOREIGN
     seq: int  # -1: not counted
     time: float
     data: bytes  # the text with its newline, if it had one
@@ -114,16 +115,25 @@ def is_lost(line: bytes) -> bool:
     return line.startswith(_LOST)
 
 
+def split_key(key: str) -> tuple[str, int | None]:
+    """The stream of a key as its file is named (`0.out`), and the attempt that it is marked with."""
+    stream, _, number = key.partition("@")
+    return stream, int(number) if number.isdigit() else None
+
+
 def place_of(key: str) -> tuple[int, str]:
     """Rank and stream of a key: (-1, "setup") for setup, (-1, "err") for the launcher's own words and strangers'."""
-    stem, _, stream = key.partition(".")
+    stem, _, stream = split_key(key)[0].partition(".")
     if stem.isdigit():
         return int(stem), stream
     return -1, "setup" if stem == "setup" else "err"
 
 
 def to_log_line(line: PodLine, *, role: str, node: str, attempt: int) -> LogLine:
+    """`attempt`: of the pod."""
     rank, stream = place_of(line.key)
+    marked = split_key(line.key)[1]
+    attempt = attempt if marked is None else marked
     return LogLine(role=role, node=node, rank=rank, stream=stream, time=line.time, attempt=attempt, data=line.data)
 
 

@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager
 from longboat.core.errors import LongboatError
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.follow import LiveLogs, list_pods, merged
-from longboat.engines.kubernetes.logs.lines import PodLine, is_piece, lines_of_pod, to_log_line
+from longboat.engines.kubernetes.logs.lines import PodLine, is_piece, lines_of_pod, split_key, to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tail_lines
 from longboat.engines.kubernetes.logs.spool import LogSpool
 from longboat.engines.kubernetes.manifests.volumes import STORAGE
+from longboat.engines.kubernetes.observe.restarts import MOST_ATTEMPTS
 from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
 from longboat.engines.kubernetes.records import Record, State, ranks_of
 from longboat.engines.shared.logfiles import last_lines
@@ -57,7 +58,7 @@ class RunLogs:
         self._lasting = ExitStack()
 
     def __enter__(self) -> RunLogs:
-        self._spool = self._lasting.enter_context(LogSpool())
+        self._spool = self._lasting.enter_context(LogSpool(min(self._record.job.retries.count, MOST_ATTEMPTS)))
         self._kept = LogSources(self._record, self._spool.folder, in_pod=self._in_pod, helper_pod=self._make_helper_pod)
         return self
 
@@ -74,7 +75,7 @@ class RunLogs:
 
     def _read_all(self, spool: LogSpool, state: State) -> None:
         pods = map(pod_view, list_pods(self._client, self._record))
-        views = [view for view in pods if self._is_wanted(view.role, view.index, view.attempt)]
+        views = [view for view in pods if self._may_have(view)]
         silent = [view for view in views if view.is_unready and view.end is None]
         started = [view for view in views if view.is_started and view not in silent]
         absent = self._absent(state, {(view.attempt, view.node) for view in views})
@@ -89,7 +90,11 @@ class RunLogs:
         if state.expired is not None and self._record.storage is not None:
             return  # no Job vouches for what the record says of its storage: who may read it does so himself
         for attempt, node, seen in absent:
-            self._read_rest(spool, state, attempt, node, seen)
+            self._read_rest(spool, state, attempt, node, {key: n for key, n in seen.items() if "@" not in key})
+            for number in state.restarted_in(attempt) if self._record.storage is not None else ():
+                if self._query.attempt in (None, number):
+                    own = {split_key(key)[0]: n for key, n in seen.items() if split_key(key)[1] == number}
+                    self._read_rest(spool, state, number, node, own)
 
     def _read_pod(self, spool: LogSpool, view: PodView) -> tuple[int, str, dict[str, int]] | None:
         """A pod's log into the spool. What cannot be read is handed back, to be looked for elsewhere."""
@@ -138,10 +143,22 @@ class RunLogs:
         return [
             (attempt, f"{role.name}-{index}", {})
             for attempt in range(last)
+            if not state.is_in_place(attempt)
             for role in self._record.job.roles
             for index in range(role.nodes)
-            if (attempt, f"{role.name}-{index}") not in there and self._is_wanted(role.name, index, attempt)
+            if (attempt, f"{role.name}-{index}") not in there and self._is_wanted_in(role.name, index, attempt, state)
         ]
+
+    def _is_wanted_in(self, role: str, index: int, attempt: int, state: State) -> bool:
+        """Whether the pod of this attempt has one that is asked for."""
+        numbers = (attempt, *state.restarted_in(attempt))
+        return any(self._is_wanted(role, index, number) for number in numbers)
+
+    def _may_have(self, view: PodView) -> bool:
+        """Whether a pod may have lines that are asked for: it may have been restarted in place."""
+        asked = self._query.attempt
+        is_later = asked is not None and asked > view.attempt and self._record.job.retries.restart == "in-place"
+        return self._is_wanted(view.role, view.index, asked if is_later and asked is not None else view.attempt)
 
     def _is_wanted(self, role: str, index: int, attempt: int) -> bool:
         query = self._query
@@ -159,7 +176,7 @@ class RunLogs:
             yield live
 
     def _open_log(self, view: PodView) -> NodeLog | None:
-        if not self._is_wanted(view.role, view.index, view.attempt):
+        if not self._may_have(view):
             return None
         self._on_pod(view)
         known = self._logs.get((view.attempt, view.node))

@@ -27,7 +27,10 @@ MOST_PODS = 64
 TAIL = 200
 """Lines of a pod's log among which its copy is: it is written last of all."""
 READ_S = 20.0
-_COPY = re.compile(rb"node\.err\+(1\d{12}) 0 \S+ ([A-Za-z0-9+/=]+)$")
+MOST_EARLIER = 20  # attempts of one pod, the latest
+_COPY = re.compile(rb"node\.err(?:@(\d{1,6}))?\+(1\d{12}) 0 \S+ ([A-Za-z0-9+/=]+)$")
+_EARLIER = f"{NODE}/attempts"
+"""Folder of a launcher's files of attempts that ended before a restart in place."""
 
 Notice = Callable[[str], None]
 
@@ -44,7 +47,11 @@ def metrics_of_run(client: Client, snapshot: RunSnapshot, notice: Notice) -> Run
 def node_files(client: Client, snapshot: RunSnapshot, notice: Notice) -> list[NodeFile]:
     """The files of all nodes and attempts that can be had."""
     record, state = snapshot.record, snapshot.state
-    attempts = range(state.attempt + 1) if state.started is not None else ()
+    attempts = [
+        number
+        for number in (range(state.number + 1) if state.started is not None else ())
+        if state.is_final or number < state.attempt or not state.is_in_place(number)
+    ]
     wanted = [
         (attempt, f"{role.name}-{index}")
         for attempt in attempts
@@ -55,25 +62,52 @@ def node_files(client: Client, snapshot: RunSnapshot, notice: Notice) -> list[No
     files: dict[tuple[int, str], NodeFile] = {}
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="metrics") as pool:
         asked = [key for key in wanted if key in pods][-MOST_PODS:]
-        for key, data in zip(asked, pool.map(lambda key: _from_pod(client, snapshot, pods[key]), asked)):
-            if data:
-                files[key] = parse(data, node=key[1], attempt=key[0])
+        for (_, node), by_attempt in zip(asked, pool.map(lambda key: _from_pod(client, snapshot, pods[key]), asked)):
+            for attempt, data in by_attempt.items():
+                files[(attempt, node)] = parse(data, node=node, attempt=attempt)
     missing = [key for key in wanted if key not in files][-MOST_PODS:]
     for (attempt, node), data in _from_storage(client, snapshot, missing, notice) if missing else ():
         files[(attempt, node)] = parse(data, node=node, attempt=attempt)
     return list(files.values())
 
 
-def _from_pod(client: Client, snapshot: RunSnapshot, pod: PodView) -> bytes:
-    """By exec while it runs, from its log once it has ended; empty where there is nothing."""
+def _from_pod(client: Client, snapshot: RunSnapshot, pod: PodView) -> dict[int, bytes]:
+    """By attempt: by exec while it runs, from its log once it has ended; empty where there is nothing."""
+    most = snapshot.record.job.retries.count
+    files_of: dict[int, bytes] = {}
     try:
         if pod.is_running and is_reachable(pod, snapshot):
-            return _bounded(Remote(client, snapshot.record.namespace, pod.name).cat(f"{NODE}/{NAME}"))
-        if pod.end is not None and snapshot.record.storage is None:
-            return log_copy(_log_tail(client, snapshot, pod))
+            remote = Remote(client, snapshot.record.namespace, pod.name)
+            earlier = _earlier(remote, pod, most)
+            for number in earlier[-MOST_EARLIER:]:
+                files_of[number] = _read(remote, f"{_EARLIER}/{number}/{NAME}")
+            files_of[max(earlier, default=pod.attempt - 1) + 1] = _read(remote, f"{NODE}/{NAME}")
+        elif pod.end is not None and snapshot.record.storage is None:
+            copies = log_copies(_log_tail(client, snapshot, pod))
+            for mark, data in copies.items():
+                number = pod.attempt if mark is None else mark
+                if number <= max(most, pod.attempt):
+                    files_of[number] = data
     except LongboatError:
         pass
-    return b""
+    return {number: data for number, data in files_of.items() if data}
+
+
+def _earlier(remote: Remote, pod: PodView, most: int) -> list[int]:
+    """Attempts that ended in this pod, which runs."""
+    try:
+        names = remote.names(_EARLIER) if most else []
+    except NotFound:
+        return []
+    numbers = [int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 7]
+    return sorted(number for number in numbers if pod.attempt <= number < most)
+
+
+def _read(remote: Remote, path: str) -> bytes:
+    try:
+        return _bounded(remote.cat(path))
+    except NotFound:
+        return b""
 
 
 def _log_tail(client: Client, snapshot: RunSnapshot, pod: PodView) -> bytes:
@@ -91,9 +125,18 @@ def _bounded(blocks: Iterator[bytes]) -> bytes:
     return bytes(data)
 
 
-def log_copy(log: bytes) -> bytes:
-    """The file of metrics that a launcher has written on its pod's log; empty where there is none. Pure."""
-    parts = {int(match[1]): match[2] for match in map(_COPY.match, log.split(b"\n")) if match}
+def log_copies(log: bytes) -> dict[int | None, bytes]:
+    """The files of metrics that a launcher has written on its pod's log, by the attempt that they are marked with, None
+    for the pod's own. Pure."""
+    parts: dict[int | None, dict[int, bytes]] = {}
+    for match in map(_COPY.match, log.split(b"\n")):
+        if match:
+            parts.setdefault(int(match[1]) if match[1] else None, {})[int(match[2])] = match[3]
+    copies = {mark: _unpacked(own) for mark, own in list(parts.items())[-MOST_EARLIER:]}
+    return {mark: data for mark, data in copies.items() if data}
+
+
+def _unpacked(parts: dict[int, bytes]) -> bytes:
     try:
         packed = base64.b64decode(b"".join(parts[number] for number in sorted(parts)), validate=True)
         return zlib.decompressobj().decompress(packed, MOST_BYTES)

@@ -106,6 +106,7 @@ class PodLogSource:
 
     def last(self, seen: dict[str, int]) -> Iterator[PodLine]:
         counts = self.line_counts or {}
+        seen.update({key: 0 for key in counts if key not in seen})
         is_short = any(seen.get(key, 0) < count for key, count in counts.items())
         if self.line_counts is None:
             is_short = not seen and self.may_lack_all()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from longboat.core.errors import LongboatError, NotFound
-from longboat.engines.kubernetes.logs.lines import FOREIGN, LogGap, Parser, PodLine, place_of, take
+from longboat.engines.kubernetes.logs.lines import FOREIGN, LogGap, Parser, PodLine, place_of, split_key, take
 from longboat.engines.kubernetes.logs.spool import append
 from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE
 from longboat.engines.kubernetes.records import Record, State
@@ -71,7 +71,7 @@ class LogCopies:
 
 
 def is_log(name: str) -> bool:
-    stem, _, stream = name.partition(".")
+    stem, _, stream = split_key(name)[0].partition(".")
     return (stem.isdigit() or stem in ("setup", "node")) and stream in ("out", "err")
 
 
@@ -115,24 +115,29 @@ class LogSources:
     def fill(self, gap: LogGap, attempt: int, node: str, pod: str | None) -> Iterator[PodLine]:
         """The lines of a gap: from the pod, which is named if it lives, else from the storage; else one that tells."""
         count = 0
-        for open_copies in self._sources(attempt, node, pod):
+        for open_copies, is_marked in self._sources(gap.key, attempt, node, pod):
             try:
                 copies = open_copies()
                 if copies is None:
                     continue
-                for line in copies.lines(gap.key, gap.first + count, gap.missing - count):
+                key = gap.key if is_marked else split_key(gap.key)[0]
+                for line in copies.lines(key, gap.first + count, gap.missing - count):
                     count += 1
-                    yield line
+                    yield line._replace(key=gap.key)
             except LongboatError:
                 continue
             if count == gap.missing:
                 return
         yield gap_line(gap._replace(first=gap.first + count, missing=gap.missing - count))
 
-    def _sources(self, attempt: int, node: str, pod: str | None) -> Iterator[Callable[[], LogCopies | None]]:
+    def _sources(
+        self, key: str, attempt: int, node: str, pod: str | None
+    ) -> Iterator[tuple[Callable[[], LogCopies | None], bool]]:
+        """Copies that have this stream, and whether files there bear the mark of their attempt."""
         if pod is not None:
-            yield lambda: self.of_pod(attempt, node, pod)
-        yield lambda: self.of_storage(attempt, node)
+            yield lambda: self.of_pod(attempt, node, pod), True
+        number = split_key(key)[1]
+        yield lambda: self.of_storage(attempt if number is None else number, node), False
 
     def rest(self, attempt: int, node: str, seen: dict[str, int], state: State) -> tuple[Iterator[PodLine], str]:
         """Remaining lines of a node whose pod is gone, without those seen, and a notice for the user."""
@@ -157,18 +162,31 @@ class LogSources:
 
         None where neither can be had.
         """
-        for open_copies in self._sources(attempt, node, pod):
+        marks = sorted({f"@{number}" for number in map(_mark_of, seen) if number is not None})
+        if pod is not None:
             try:
-                copies = open_copies()
-                if copies is None:
-                    continue
-                for key in copies.streams():
-                    for line in copies.lines(key, seen.get(key, 0), None, is_over=pod is None):
-                        seen[key] = line.seq + 1
-                        yield line
+                yield from self._unseen(self.of_pod(attempt, node, pod), seen, "", is_over=False)
                 return
             except LongboatError:
+                pass
+        for mark in ("", *marks):
+            try:
+                copies = self.of_storage(int(mark[1:]) if mark else attempt, node)
+                if copies is not None:
+                    yield from self._unseen(copies, seen, mark, is_over=pod is None)
+            except LongboatError:
                 continue
+
+    def _unseen(self, copies: LogCopies, seen: dict[str, int], mark: str, *, is_over: bool) -> Iterator[PodLine]:
+        for name in copies.streams():
+            key = name + mark
+            for line in copies.lines(name, seen.get(key, 0), None, is_over=is_over):
+                seen[key] = line.seq + 1
+                yield line._replace(key=key)
+
+
+def _mark_of(key: str) -> int | None:
+    return split_key(key)[1]
 
 
 def gap_line(gap: LogGap) -> PodLine:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from longboat.bundles.disk import errors_explained, write_all
 from longboat.core.runs import LogLine, LogQuery
-from longboat.engines.kubernetes.logs.lines import FOREIGN, PodLine
+from longboat.engines.kubernetes.logs.lines import FOREIGN, PodLine, split_key
 from longboat.engines.shared.logfiles import Reader, Source, sources
 
 _RECORD = struct.Struct("<QQ")
@@ -39,7 +39,9 @@ class _File:
 class LogSpool:
     """Not for several threads at once, unless each writes nodes of its own and `part` is theirs."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_attempts: int = 0) -> None:
+        """`most_attempts`: the highest number of one; what a pod marks with another is taken for its own."""
+        self._most_attempts = most_attempts
         with errors_explained(tempfile.gettempdir()):
             self.folder = Path(tempfile.mkdtemp(prefix="longboat-logs-"))
 
@@ -54,7 +56,7 @@ class LogSpool:
         folder = self.folder / str(attempt) / node / "logs"
         with errors_explained(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-        return SpooledNode(folder)
+        return SpooledNode(folder, self._most_attempts)
 
     def attempts(self) -> list[int]:
         return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdigit())
@@ -96,10 +98,12 @@ def _allow_open_files(wanted: int) -> None:
 
 
 class SpooledNode:
-    """The logs of one node."""
+    """The logs of one node's pod, each attempt's in the folder of that attempt."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most_attempts: int = 0) -> None:
         self.folder = folder
+        self._most_attempts = most_attempts
+        self._paths: dict[str, Path] = {}
         self._files: dict[str, _File] = {}
         self._held = 0
 
@@ -119,18 +123,30 @@ class SpooledNode:
         with errors_explained(str(self.folder)):
             for key, file in self._files.items():
                 if file.data:
-                    path = self.folder / (STRANGER if key == FOREIGN else key)
+                    path = self._paths.get(key) or self._new_path(key)
                     append(path, file.data)
                     append(Path(f"{path}.idx"), file.index)
                     file.data, file.index = bytearray(), bytearray()
         self._held = 0
 
+    def _new_path(self, key: str) -> Path:
+        stream, number = split_key(key)
+        place, attempt = self.folder, int(self.folder.parts[-3])
+        if number is not None and attempt < number <= self._most_attempts:
+            place = self.folder.parents[2] / str(number) / self.folder.parts[-2] / "logs"
+            place.mkdir(parents=True, exist_ok=True)
+            if not stream[0].isdigit():  # an attempt that did not come together in this pod has another pod too
+                stream = f"{stream.partition('.')[0]}-{attempt}.{stream.partition('.')[2]}"
+        self._paths[key] = place / (STRANGER if key == FOREIGN else stream)
+        return self._paths[key]
+
     def clear(self) -> None:
         """Forget all of it, to read it again."""
         self._files.clear()
         self._held = 0
-        for path in self.folder.iterdir():
-            path.unlink()
+        for path in self._paths.values():
+            for name in (path, Path(f"{path}.idx")):
+                name.unlink(missing_ok=True)
 
 
 def append(path: Path, data: bytes | bytearray) -> None:

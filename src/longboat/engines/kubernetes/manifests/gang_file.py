@@ -38,6 +38,8 @@ COORDINATOR_PORT = 29500
 RANK_PORT = 2222
 LINE_PORT = 29499
 """Of the channel between the launchers of a run; a launcher takes it for a gang file that names none."""
+IN_PLACE_WITHIN_S = 10.0
+"""A gang that waits for its next attempt for longer gives its GPUs back meanwhile, and gets new pods."""
 TOKEN = f"{volumes.ROOT}/gang/token"
 
 CodeEntry = tuple[str, str, str, bool, str]
@@ -99,7 +101,17 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "log_wait_s": record.log_wait_s,
         "stdin": record.stdin and layout.attempt == 0,
         "line": _line(record),
+        **_restart(job),
     }
+
+
+def _restart(job: Job) -> dict[str, Any]:
+    """The rule of retries by which node 0 restarts failed ranks in place; nothing where it may not."""
+    retries = job.retries
+    if retries.count <= 0 or retries.restart != "in-place":
+        return {}
+    rule = {"count": retries.count, "on": list(retries.on), "backoff_s": retries.backoff_s}
+    return {"restart": {**rule, "within_s": IN_PLACE_WITHIN_S}}
 
 
 def _line(record: Record) -> dict[str, Any]:

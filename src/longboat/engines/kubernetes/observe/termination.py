@@ -41,6 +41,23 @@ class GangEnd(Value, frozen=True):
     tail: tuple[str, ...] = ()
 
 
+class EarlierEnd(Value, frozen=True):
+    """An attempt that ended before the last one in the same pods, in few words."""
+
+    attempt: int
+    exit_code: int | None = None
+    cause: str | None = None
+    message: str = ""
+    node: str | None = None
+    rank: int | None = None  # the first that failed
+    signal: int | None = None
+    began: float | None = None  # when it was restarted; None: the pods' first
+    running: float | None = None
+    ended: float | None = None
+    resumed_from: str | None = None
+    step: int | None = None
+
+
 class NodeEnd(Value, frozen=True):
     """How a node ended, as its launcher saw it."""
 
@@ -61,6 +78,8 @@ class NodeEnd(Value, frozen=True):
     checkpoint: str | None = None
     lines: dict[str, int] | None = None  # of each stream (`0.out`) on the pod's log; None: not told
     gang: GangEnd | None = None
+    began: float | None = None  # when this attempt was restarted in place
+    restarts: tuple[EarlierEnd, ...] = ()  # attempts before it in the same pod, or the latest of them
 
     @property
     def furthest(self) -> RankEnd | None:
@@ -79,20 +98,43 @@ class PodEnd(Value, frozen=True):
     started: float | None = None
     ended: float | None = None
     said: NodeEnd | None = None
+    going: NodeEnd | None = None  # of a launcher that was killed after a restart in place: what it had said before
+
+
+def read_going(text: str) -> NodeEnd | None:
+    """Which attempt a launcher that was restarted in place had begun, if it was killed in it."""
+    raw = _decoded(text)
+    return _lenient(raw) if raw is not None and "exit_code" not in raw and "restarts" in raw else None
+
+
+def read_answer(answer: Mapping[str, Any]) -> NodeEnd | None:
+    """The attempt of a launcher that runs, from its status; None where it was not restarted in place."""
+    restarts = answer.get("restarts")
+    if not isinstance(restarts, list) or not restarts or _is_out_of_range(dict(answer)):
+        return None
+    ranks = answer.get("ranks")
+    starts = [row.get("started") for row in ranks.values() if isinstance(row, dict)] if isinstance(ranks, dict) else []
+    started = min((start for start in starts if isinstance(start, float) and start > 0), default=None)
+    return _lenient({**{key: answer.get(key) for key in ("node", "attempt", "began", "restarts")}, "started": started})
 
 
 def read_termination(text: str) -> NodeEnd | None:
     """The launcher's message; None for a text that is not one. Fields that make no sense are left out."""
+    raw = _decoded(text)
+    if raw is None or "exit_code" not in raw:
+        return None
+    rows = raw.get("ranks")
+    raw["ranks"] = [_row(row) for row in rows if _is_row(row)] if isinstance(rows, list) else []
+    return _lenient(raw)
+
+
+def _decoded(text: str) -> dict[str, Any] | None:
     try:
         raw = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
         is_wild = _is_out_of_range(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    if is_wild or not isinstance(raw, dict) or not isinstance(raw.get("v"), int) or "exit_code" not in raw:
-        return None
-    rows = raw.get("ranks")
-    raw["ranks"] = [_row(row) for row in rows if _is_row(row)] if isinstance(rows, list) else []
-    return _lenient(raw, NodeEnd)
+    return raw if not is_wild and isinstance(raw, dict) and isinstance(raw.get("v"), int) else None
 
 
 def _is_out_of_range(value: object) -> bool:
@@ -114,17 +156,17 @@ def _row(row: list[Any]) -> dict[str, Any]:
     return {name: item for name, kind, item in zip(names, kinds, row) if isinstance(item, kind)}
 
 
-def _lenient(raw: dict[str, Any], kind: type[NodeEnd]) -> NodeEnd:
+def _lenient(raw: dict[str, Any]) -> NodeEnd:
     """All fields that can be read; one that cannot has its default."""
     read: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
+    for field in msgspec.structs.fields(NodeEnd):
         if field.name not in raw:
             continue
         try:
             read[field.name] = convert(raw[field.name], field.type)
         except msgspec.ValidationError:
             continue
-    return kind(**read)
+    return NodeEnd(**read)
 
 
 def container_of(pod: Mapping[str, Any], name: str = "main") -> Mapping[str, Any] | None:
@@ -140,12 +182,13 @@ def outcome_of(container_status: Mapping[str, Any]) -> PodEnd | None:
         return None
     text = str(ended.get("message") or "")
     said = read_termination(text)
+    going = read_going(text) if said is None else None
     code = int(ended.get("exitCode") or 0)
     reason = str(ended.get("reason") or "")
     if said is not None and said.exit_code is not None:
         exit_code, cause, message = said.exit_code, said.cause, said.message
     else:
-        exit_code, cause, message = _without_launcher(code, reason, text)
+        exit_code, cause, message = _without_launcher(code, reason, "" if going is not None else text)
     return PodEnd(
         exit_code=exit_code,
         cause=cause,
@@ -154,6 +197,7 @@ def outcome_of(container_status: Mapping[str, Any]) -> PodEnd | None:
         started=parse_time(ended.get("startedAt")),
         ended=parse_time(ended.get("finishedAt")),
         said=said,
+        going=going,
     )
 
 
@@ -189,6 +233,7 @@ def outcome_of_pod(pod: Mapping[str, Any]) -> PodEnd | None:
             reason=str(status.get("reason") or ""),
             started=end.started if end is not None else None,
             ended=end.ended if end is not None else None,
+            going=end.going if end is not None else None,
         )
     if status.get("phase") == "Failed":
         text = str(status.get("message") or status.get("reason") or "the pod failed and nobody says why")

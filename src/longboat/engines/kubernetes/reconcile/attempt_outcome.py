@@ -11,15 +11,19 @@ from collections.abc import Sequence
 from math import inf
 from typing import Literal
 
+import msgspec
+
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.first_failure import NEVER_STARTED, exit_code_of, stop_code
 from longboat.core.jobs import Job, Value
-from longboat.core.runs import Failure
+from longboat.core.runs import Failure, latest_step
 from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.node_loss import NODE_LOST, vanished_on_lost_host
+from longboat.engines.kubernetes.observe.progress import ended_ranks, facts_of
+from longboat.engines.kubernetes.observe.restarts import PodAttempts, with_restarts
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
-from longboat.engines.kubernetes.records import expected_nodes
+from longboat.engines.kubernetes.records import State, expected_nodes
 
 CONSEQUENCES = ("preemption", "peers", "lost")
 """Causes that may follow from another node's end, the likeliest origin first."""
@@ -169,3 +173,49 @@ def _stop_code(verdict: AttemptOutcome, ends: dict[str, PodEnd]) -> int | None:
     if failure is not None and failure.cause not in CONSEQUENCES and failure.cause not in NEVER_STARTED:
         return failure.exit_code
     return stop_code(rank.exit_code for end in ends.values() if end.said is not None for rank in end.said.ranks)
+
+
+def never_together(pods: PodAttempts, verdict: AttemptOutcome) -> bool:
+    """Whether the last attempt of these pods was a restart in place that never came together."""
+    failure = verdict.failure
+    return pods.is_restarted and pods.running is None and failure is not None and failure.cause in CONSEQUENCES
+
+
+def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, had: PodAttempts) -> State:
+    """The state with the attempt closed, and those before it in the same pods. `had`: the attempts of its pods."""
+    state = snapshot.state
+    pods = snapshot.pods_of(state.attempt)
+    said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
+    ends = [node_end.ended for node_end in said if node_end.ended] + [
+        pod.end.ended for pod in pods if pod.end and pod.end.ended
+    ]
+    starts = [node_end.started for node_end in said if node_end.started]
+    resumed = next((node_end.resumed_from for node_end in said if node_end.resumed_from), None)
+    checkpoint = next((end.checkpoint for end in said if end.checkpoint), None)
+    step, metrics = latest_step(rank for pod in pods for rank in ended_ranks(pod))
+    # Without ranks that ran it has ended nothing: neither well nor badly, unless there is something to blame.
+    is_attempt = not had.is_restarted or had.running is not None or not (never_together(had, verdict) or snapshot.stop)
+    attempts = tuple(
+        msgspec.structs.replace(
+            attempt,
+            ended=max(ends, default=now),
+            failure=verdict.failure,
+            resumed_from=resumed,
+            running=had.running or attempt.running,
+        )
+        if attempt.number == had.last
+        else attempt
+        for attempt in with_restarts(state.attempts, had, is_last=is_attempt)
+    )
+    if had.is_restarted:
+        starts = [end.running for end in had.earlier.values() if end.attempt == had.first and end.running]
+    return msgspec.structs.replace(
+        state,
+        attempts=attempts,
+        restarts=had.last - had.first,
+        started=min(starts, default=None) if state.attempt == 0 and starts else state.started,
+        checkpoint=checkpoint or state.checkpoint,
+        step=state.step if step is None else step,
+        metrics=state.metrics if step is None else metrics,
+        facts=facts_of(snapshot),
+    )

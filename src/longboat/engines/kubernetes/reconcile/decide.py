@@ -9,14 +9,15 @@ only when nothing of that one runs any more.
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
-from longboat.core.runs import Attempt, Failure, latest_step
+from longboat.core.runs import Attempt, Failure
 from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
-from longboat.engines.kubernetes.observe.progress import Progress, ended_ranks, facts_of, progress_of
+from longboat.engines.kubernetes.observe.progress import Progress, progress_of
+from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
     Action,
@@ -29,7 +30,7 @@ from longboat.engines.kubernetes.reconcile.actions import (
     Release,
     SendStop,
 )
-from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, is_over, judge
+from longboat.engines.kubernetes.reconcile.attempt_outcome import close_attempt, is_over, judge, never_together
 from longboat.engines.kubernetes.reconcile.chain import hold_back
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
 from longboat.engines.kubernetes.reconcile.survivors import (
@@ -42,6 +43,7 @@ from longboat.engines.kubernetes.reconcile.survivors import (
 )
 from longboat.engines.kubernetes.records import State, expected_nodes
 from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure, stop_note
+from longboat.storage.fences import fenced_by
 
 SUSPICIOUS_S = 5.0
 """How often we look at a node that may be lost."""
@@ -137,7 +139,8 @@ def _opened(snapshot: RunSnapshot) -> State:
     state = snapshot.state
     made = [workload.created for workload in snapshot.workloads_of(state.attempt) if workload.created]
     made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
-    started = Attempt(number=state.attempt, started=min(made, default=snapshot.record.created))
+    way: Literal["", "new"] = "new" if state.attempt else ""
+    started = Attempt(number=state.attempt, started=min(made, default=snapshot.record.created), restart=way)
     return _replace(state, attempts=(*state.attempts, started))
 
 
@@ -188,8 +191,13 @@ def _given_up(snapshot: RunSnapshot, now: float) -> Decision:
     failure = judge(snapshot, snapshot.state.attempt).failure
     if failure is None:
         return _concluded(snapshot, now)  # node 0 has said that all is well
-    state = _with_failure(snapshot.state, failure)
+    state = _with_failure(_replace(snapshot.state, restarts=_restarts(snapshot)), failure)
     return Decision(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+
+
+def _restarts(snapshot: RunSnapshot) -> int:
+    pods = attempts_of_pods(snapshot)
+    return pods.last - pods.first
 
 
 def _end_survivors(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
@@ -245,6 +253,7 @@ def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> Stat
         started=state.started or progress.started,
         hosts=noted_hosts(state, snapshot) if progress.phase == "running" else state.hosts,
         cause=None if progress.phase == "running" else state.cause,
+        restarts=_restarts(snapshot),
     )
 
 
@@ -319,7 +328,9 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     """The attempt is over: the run has ended, or is tried again."""
     verdict = judge(snapshot, snapshot.state.attempt)
     settling = settling_s(snapshot, now)
-    state = _closed(snapshot, verdict, now)
+    pods = attempts_of_pods(snapshot)
+    is_anew = never_together(pods, verdict)
+    state = close_attempt(snapshot, verdict, now, pods)
     failure, retries = verdict.failure, snapshot.record.job.retries
     snapshot = msgspec.structs.replace(snapshot, state=state)
     if verdict.how == "succeeded":
@@ -328,46 +339,23 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
         earlier = [attempt.failure for attempt in state.attempts if attempt.failure is not None]
         code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
         return _finished(snapshot, now, "stopped", code, stop_note(state.started if code is None else now))
-    delay = retry_after(failure, attempt=state.attempt, retries=retries)
+    # A restart in place that did not come together costs no retry: the same attempt gets new pods.
+    number = pods.last if is_anew else pods.last + 1
+    delay = 0.0 if is_anew else retry_after(failure, attempt=pods.last, retries=retries)
+    newer = fenced_by(failure.message) if failure.cause == "setup" else None
+    if newer is not None and newer >= pods.last:
+        # Pods that were lost without a word had been restarted in place: the number after theirs is the next.
+        number, delay = newer + 1, 0.0 if newer < retries.count else None
     if delay is None:
         return _finished(snapshot, now, "failed", failure.exit_code, describe(failure), failure.cause)
     delay = max(delay, settling)
-    number = state.attempt + 1
     note = retry_note(failure, number=number, retries=retries)
     again = _replace(
         state, phase="recovering", reason=note, attempt=number, cause=failure.cause, not_before=now + delay
     )
-    again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={})
+    again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={}, restarts=0)
     snapshot = msgspec.structs.replace(snapshot, state=again)
     return Decision(state=again, actions=_earlier(snapshot), again_at=now + delay)
-
-
-def _closed(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float) -> State:
-    state = snapshot.state
-    pods = snapshot.pods_of(state.attempt)
-    said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
-    ends = [node_end.ended for node_end in said if node_end.ended] + [
-        pod.end.ended for pod in pods if pod.end and pod.end.ended
-    ]
-    starts = [node_end.started for node_end in said if node_end.started]
-    resumed = next((node_end.resumed_from for node_end in said if node_end.resumed_from), None)
-    checkpoint = next((end.checkpoint for end in said if end.checkpoint), None)
-    step, metrics = latest_step(rank for pod in pods for rank in ended_ranks(pod))
-    attempts = tuple(
-        msgspec.structs.replace(attempt, ended=max(ends, default=now), failure=verdict.failure, resumed_from=resumed)
-        if attempt.number == state.attempt
-        else attempt
-        for attempt in state.attempts
-    )
-    return _replace(
-        state,
-        attempts=attempts,
-        started=min(starts, default=None) if state.attempt == 0 and starts else state.started,
-        checkpoint=checkpoint or state.checkpoint,
-        step=state.step if step is None else step,
-        metrics=state.metrics if step is None else metrics,
-        facts=facts_of(snapshot),
-    )
 
 
 def _finished(
