@@ -96,6 +96,7 @@ class RunFolder:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.told_to_stop: StopRequest | None = None  # by a signal, in the supervisor's process
 
     # Made when they are asked for: a list of a thousand runs needs two of them.
 
@@ -191,7 +192,7 @@ class RunFolder:
 
     def stop_request(self) -> StopRequest | None:
         """Whether the user asked for the end. A damaged request is one too: only its grace is lost."""
-        request = read_value(self.stop, StopRequest)
+        request = read_value(self.stop, StopRequest) or self.told_to_stop
         return StopRequest(at=0.0) if request is None and self.stop.exists() else request
 
     def wanted_priority(self) -> int | None:

@@ -89,7 +89,8 @@ def collect_code(home: Home) -> None:
         keep = {record.bundle for record in records if record is not None and record.bundle is not None}
         BundleStore(home.folder("bundles")).collect(keep | noted_code(home))
     for leftover in home.runs.glob(".gone-*"):
-        remove_tree(leftover)
+        with contextlib.suppress(EngineError):  # it was told when its run was removed
+            remove_tree(leftover)
 
 
 NOTES = "checkpoints/.removed"

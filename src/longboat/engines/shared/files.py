@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import stat
 import sys
@@ -102,6 +103,15 @@ def is_newer_file(path: Path) -> bool:
         return is_newer(path.read_bytes())
     except OSError:
         return False
+
+
+class LogStream(io.TextIOBase):
+    """A detached process's stderr: what cannot be written, as on a full disk, is lost and ends nothing."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode(errors="backslashreplace"))
+        return len(text)
 
 
 def last_lines_of(path: Path, most: int = 8192) -> list[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 
 import msgspec
 import pytest
 
+from longboat.core.errors import EngineError
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.supervise import spawn
 from longboat.engines.local.supervise.processes import is_alive
+from longboat.engines.shared.secrets import set_secret
 from tests.engines.local.conftest import WAITS, LocalJobs
 
 
@@ -146,3 +150,43 @@ time.sleep(600)
     local.until(lambda: "have 600 s to end (`grace`)" in local.engine.status(run.name).reason, "the reason is said")
     local.engine.stop(run.name, grace_s=0.0)
     assert local.wait(run.name).exit_code == 3
+
+
+def test_what_cannot_be_removed_keeps_no_run_from_ending(local: LocalJobs) -> None:
+    """A file of its TMPDIR is immutable, as one below a mount would be."""
+    code = "import os; open(os.environ['TMPDIR'] + '/kept', 'w').close(); os.system('chattr +i $TMPDIR/kept')"
+    if os.getuid() != 0 or not shutil.which("chattr"):
+        pytest.skip("only root makes files immutable, with chattr")
+    run = local.submit(code)
+    try:
+        ended = local.wait(run.name)
+        assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended.reason
+        assert "stays" in local.files(run.name).log.read_text()
+        other = local.run("print(1)")
+        with pytest.raises(EngineError):
+            local.engine.delete(run.name)
+        local.engine.delete(other.name)
+    finally:
+        subprocess.run(["chattr", "-R", "-i", str(local.home.runs)], check=False, capture_output=True)
+
+
+def test_a_signal_on_a_full_disk_stops_the_run_with_its_grace(local: LocalJobs) -> None:
+    """The request cannot be stored: a folder is in its place."""
+    code = WAITS.replace("print", "import signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\nprint", 1)
+    run = local.submit(code)
+    local.until_said(run.name, "ready")
+    local.files(run.name).stop.with_name(f"stop.json.{local.supervisor(run.name).pid}.tmp").mkdir()
+    local.kill(local.supervisor(run.name), signal.SIGTERM)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("stopped", 7), ended.reason
+
+
+def test_a_secret_that_was_changed_reaches_the_next_attempt(local: LocalJobs) -> None:
+    set_secret(local.home, "TOKEN", "old")
+    code = "import os, sys; print(len(os.environ['TOKEN'])); sys.exit(3 if os.environ['TOKEN'] == 'old' else 0)"
+    run = local.submit(code, secrets=["TOKEN"], retries={"count": 3, "backoff": "1s"})
+    local.until_phase(run.name, "recovering")
+    set_secret(local.home, "TOKEN", "rotated")
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended.reason
+    assert ended.attempts[-1].restart == "new"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -231,19 +232,27 @@ class AttemptOutputs:
         """Remove these folders (`work`, `scratch`) of attempts that are retried: only the last one keeps them."""
         for folder in self._files.directory.glob(f"attempts/*/*/{name}"):
             short_tmpdir.forget(folder, self._home.root)
-            remove_tree(folder)
+            _remove(folder)
 
     def forget(self) -> None:
         """Remove scratch volumes and an unused checkpoint folder at the end of the run."""
         if self._settling is not None:
             self._settling.join()
         self.discard("scratch")
-        remove_tree(self._files.directory / "volumes")
+        _remove(self._files.directory / "volumes")
         from longboat.storage.checkpoints import forget_attempts
 
         with contextlib.suppress(OSError, EngineError):
             forget_attempts(Path(self._record.checkpoint_dir))
         remove_made(self._record)
+
+
+def _remove(folder: Path) -> None:
+    """What cannot be removed (an immutable file, a mount) keeps no run from going on or from ending: it stays."""
+    try:
+        remove_tree(folder)
+    except (EngineError, OSError) as error:
+        print(f"{folder} stays: {error}", file=sys.stderr)
 
 
 def remove_made(record: LocalRecord) -> None:

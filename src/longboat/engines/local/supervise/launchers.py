@@ -167,10 +167,10 @@ class Launchers:
         """Whether every launcher has outlived its ranks' failure and waits for the next attempt."""
         return self.is_over and len(self._pids) == len(self.nodes)
 
-    def still_stay(self) -> bool:
-        """Whether they all do, now; else none of them is left."""
+    def still_stay(self, secrets: Mapping[str, str]) -> bool:
+        """Whether they all do, now, and have these secrets; else none of them is left."""
         self.note_exits(reap())
-        if not self.are_staying:
+        if not self.are_staying or self._secrets != [secrets.get(name, "") for name in self._names]:
             self.close()
         return self.are_staying
 

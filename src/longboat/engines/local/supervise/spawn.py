@@ -14,10 +14,10 @@ from typing import NoReturn
 
 import msgspec
 
-from longboat.core.errors import NotFound
+from longboat.core.errors import LongboatError, NotFound
 from longboat.engines.local.records import LocalRecord, replace
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.shared.files import disk, is_current, open_lock, try_lock, write_bytes, write_value
+from longboat.engines.shared.files import LogStream, disk, is_current, open_lock, try_lock, write_bytes, write_value
 
 _PROGRAM = (
     "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[3:] if root not in sys.path]; "
@@ -178,6 +178,7 @@ def main(arguments: list[str]) -> None:
     for ignored in (signal.SIGHUP, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     become_subreaper()
+    sys.stdout = sys.stderr = LogStream()
     supervisor = Supervisor(directory)
     supervisor.stdin = _take_stdin()
     signal.signal(signal.SIGTERM, _stop_handler(supervisor.files))
@@ -203,6 +204,8 @@ def _stop_handler(files: RunFiles) -> Callable[[int, object], None]:
     from longboat.engines.shared.stop_request import StopRequest
 
     def handle(_number: int, _frame: object) -> None:
-        write_value(files.stop, StopRequest(at=time.time()), is_durable=True)
+        files.told_to_stop = StopRequest(at=time.time())  # holds also where the disk is full
+        with contextlib.suppress(LongboatError):
+            write_value(files.stop, files.told_to_stop, is_durable=True)
 
     return handle

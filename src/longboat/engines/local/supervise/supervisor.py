@@ -238,7 +238,8 @@ class Supervisor:
         layout = layout_of(self.record, attempt=attempt, ports=self._node_ports, addresses=self._ports.addresses)
         self._outputs.clear(self.files.attempt_dir(attempt))
         preparation = AttemptPreparation(self.home, self.files, self.record, layout, self._raise_if_stopped)
-        if self._staying is not None and self._staying.still_stay():
+        secrets = read_secrets(self.home, self.job.secrets, os.environ)
+        if self._staying is not None and self._staying.still_stay(secrets):
             return self._restart(self._staying, preparation)
         self._staying = None
         self._outputs.discard("work")
@@ -248,7 +249,6 @@ class Supervisor:
         environment = self._outputs.environment()
         preparation.make(gpus=self._gpus, links=links, environment=environment, resume_from=resume)
         self._raise_if_stopped()
-        secrets = read_secrets(self.home, self.job.secrets, os.environ)
         launchers = Launchers(preparation.nodes, self.record, attempt=attempt)
         if containers is not None:
             inputs = [*links.values(), *([Path(resume)] if resume else [])]
