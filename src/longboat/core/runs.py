@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from longboat.core.jobs import Job, Value
@@ -10,7 +10,15 @@ from longboat.core.jobs import Job, Value
 Phase = Literal["pending", "starting", "running", "recovering", "succeeded", "failed", "stopped"]
 REPLICA_OF = "longboat.dev/service"
 """Label of a run that is a replica: the uid of its service."""
+SWEEP_UID = "sweep-uid"
+"""Label of trials. The name of a run may be another's by now: one without this label of the sweep is not its trial."""
 FINAL_PHASES: tuple[Phase, ...] = ("succeeded", "failed", "stopped")
+
+
+def unowned(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels without those of a replica or a trial: a run that is made from one of them is neither."""
+    own = (REPLICA_OF, SWEEP_UID, "sweep", "trial") if SWEEP_UID in labels else (REPLICA_OF,)
+    return {name: value for name, value in labels.items() if name not in own}
 
 
 class RankReport(Value, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT, EngineError, LongboatError, NotFound
 from longboat.core.jobs import Goal, Job, Metric, SweepStop
-from longboat.core.runs import RunStatus
+from longboat.core.runs import SWEEP_UID, RunStatus
 from longboat.engines.engine import Engine, Submission
 from longboat.engines.lifecycle.resubmission import with_recorded
 from longboat.engines.shared.files import log_line
@@ -37,9 +37,6 @@ RUNG_PAUSE_S = 2.0
 """The longest where trials are stopped early: each second that a bad one goes on is a GPU's. Steps are no newer."""
 BEHIND_SINGLE_RUNS = -1
 """Priority of trials where the job says none: who types `longboat run` does not wait for somebody's sweep."""
-
-SWEEP_UID = "sweep-uid"
-"""Label of trials. The name of a run may be another's by now: one without this label of the sweep is not its trial."""
 
 replace = msgspec.structs.replace
 

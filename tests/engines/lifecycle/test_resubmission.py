@@ -11,6 +11,7 @@ import pytest
 
 from longboat.core.errors import NotFound
 from longboat.core.jobs import DataImport, Gpus, Job, Resources, Role, Secret, Sweep, Volume
+from longboat.core.runs import REPLICA_OF
 from longboat.engines.engine import Submission
 from longboat.engines.lifecycle import resubmission
 from longboat.engines.lifecycle.resubmission import (
@@ -115,6 +116,16 @@ def test_with_a_checkpoint_or_other_code() -> None:
     assert again(first, resume=None, fresh_code=False) == first
     assert again(first, resume=None, fresh_code=True).code is None
     assert again(first, resume="a", fresh_code=False).job.checkpoints.resume == "a"
+
+
+def test_a_run_made_from_a_replica_or_a_trial_is_neither() -> None:
+    def labels_after(labels: dict[str, str]) -> dict[str, str]:
+        first = Submission(job=msgspec.structs.replace(JOB, labels=labels), base="/")
+        return dict(again(first, resume=None, fresh_code=False).job.labels)
+
+    assert labels_after({"team": "a", REPLICA_OF: "u1"}) == {"team": "a"}
+    assert labels_after({"team": "a", "sweep": "lr", "trial": "3", "sweep-uid": "u2"}) == {"team": "a"}
+    assert labels_after({"sweep": "mine"}) == {"sweep": "mine"}, "a label of the user's own"
 
 
 def test_it_may_start_after_other_runs_and_in_place_it_has_no_code_of_then() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from longboat.core.errors import UsageError
 from longboat.core.jobs import Job, Role, Serve
+from longboat.core.runs import REPLICA_OF
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.shared.home import Home
@@ -27,6 +28,7 @@ from longboat.serving.local.records import (
     Version,
     WantedService,
 )
+from longboat.serving.local.replicas import Replica
 from longboat.serving.local.services import LocalServices, checked_port
 from longboat.serving.local.supervisor import ServiceSupervisor
 from longboat.serving.requests import ServiceRequest
@@ -114,6 +116,22 @@ def test_a_replica_that_never_was_ready_is_ended_without_requests(home: Path) ->
     asyncio.run(turn())
     assert late.phase == "starting"  # `unready` would be asked when nobody is ready, also by the next supervisor
     assert late.is_told and engine.wait("svc-r1").phase == "stopped"
+
+
+def test_a_replica_of_a_trial_is_no_trial_and_what_was_rerun_of_it_no_replica(home: Path) -> None:
+    supervisor = ServiceSupervisor(made(home))
+    version = supervisor.wanted.version(1)
+    labels = {"team": "a", "sweep": "lr", "trial": "1", "sweep-uid": "u2", REPLICA_OF: "of another"}
+    job = msgspec.structs.replace(version.job, labels=labels, workdir=None)
+    version = msgspec.structs.replace(version, job=job)
+    supervisor._runs.start(Replica(replica("starting")), supervisor.wanted, version)
+    engine = LocalEngine(home)
+    (found,) = engine.list()
+    assert (found.name, found.labels) == ("svc-r1", {"team": "a", REPLICA_OF: "u1"})
+    engine.submit(msgspec.structs.replace(engine.resubmission("svc-r1"), run_id="mine"))  # as older ones were rerun
+    for name in ("svc-r1", "mine"):
+        engine.wait(name)
+    assert supervisor._runs.of_service(supervisor.wanted) == ["svc-r1"]
 
 
 def test_requests_of_drained_replicas_are_waited_for_at_the_end(home: Path) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.jobs import Job, Value
+from longboat.core.runs import SWEEP_UID, unowned
 from longboat.core.words import listing
 from longboat.engines.engine import Submission
 from longboat.engines.shared.code_snapshot import with_absolute_secrets
@@ -74,7 +75,7 @@ def noted_submission(home: Home, uid: str, *, run: str, namespace: str, job: Job
 
 def _noted_trial(home: Home, job: Job, namespace: str) -> Submission | None:
     """A trial that the controller made: the job of its sweep, if its parameters are of that one's space."""
-    uid = job.labels.get("sweep-uid", "")
+    uid = job.labels.get(SWEEP_UID, "")
     if not _UID.fullmatch(uid):
         return None
     note = read_value(home.root / "submissions" / f"{uid}.json", SubmissionNote)
@@ -139,8 +140,8 @@ def again(
     submission: Submission, *, resume: str | None, fresh_code: bool, after: tuple[str, ...] | None = None
 ) -> Submission:
     """The submission of the next run: from a checkpoint of that one, with the code as the folder has it now, after
-    other runs than that one."""
-    job = submission.job
+    other runs than that one. It is no replica and no trial, also where that one is: nobody but its user ends it."""
+    job = msgspec.structs.replace(submission.job, labels=unowned(submission.job.labels))
     if after is not None:
         job = msgspec.structs.replace(job, after=after)
     if resume is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import msgspec
 
 from longboat.core.errors import LongboatError
-from longboat.core.runs import REPLICA_OF
+from longboat.core.runs import REPLICA_OF, unowned
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.queue.slots import Ports
 from longboat.engines.local.records import LocalState
@@ -86,7 +87,7 @@ class ReplicaRuns:
         )
         checkpoints = msgspec.structs.replace(job.checkpoints, resume=version.checkpoint)
         job = msgspec.structs.replace(
-            job, checkpoints=checkpoints, labels={**version.job.labels, REPLICA_OF: service.uid}
+            job, checkpoints=checkpoints, labels={**unowned(version.job.labels), REPLICA_OF: service.uid}
         )
         self._engine.submit(msgspec.structs.replace(submission, job=job, run_id=replica.name))
 
@@ -118,12 +119,14 @@ class ReplicaRuns:
         if (self._home.runs / name).is_dir():
             self._engine.delete(name)
 
-    def of_service(self, uid: str) -> list[str]:
+    def of_service(self, service: WantedService) -> list[str]:
         """Names of all runs that are replicas of a service."""
         names = []
         for name in self._home.run_names():
+            if re.fullmatch(rf"{re.escape(service.name)}-r\d+", name) is None:
+                continue  # labels are the user's to set too
             record = RunFiles(self._home.runs / name).stored_record()
-            if record is not None and record.job.labels.get(REPLICA_OF) == uid:
+            if record is not None and record.job.labels.get(REPLICA_OF) == service.uid:
                 names.append(name)
         return names
 

@@ -263,7 +263,7 @@ class LocalServices:
         wanted = ServiceFolder(self.home, name).wanted()
         if wanted is None:
             return []
-        return ReplicaRuns(self.home, dict(self._environment)).of_service(wanted.uid)
+        return ReplicaRuns(self.home, dict(self._environment)).of_service(wanted)
 
     def wait(self, name: str, *, timeout_s: float | None = None) -> ServiceStatus:
         """Until every replica of the wanted version is ready. Raises EngineError where it failed."""
@@ -333,7 +333,7 @@ class LocalServices:
                 if not _is_there(folder, wanted):
                     return True  # another of the same name has been made since
                 runs = ReplicaRuns(self.home, dict(self._environment))
-                for name in runs.of_service(wanted.uid):
+                for name in runs.of_service(wanted):
                     runs.remove(name)
                 remove_tree(folder.directory)
                 return True

@@ -348,7 +348,7 @@ class ServiceSupervisor:
             await asyncio.sleep(TICK_S)
         if self._tasks:
             await asyncio.wait(self._tasks)
-        names = await self._in_thread(self._runs.of_service, self.wanted.uid)
+        names = await self._in_thread(self._runs.of_service, self.wanted)
         await asyncio.gather(*(self._in_thread(self._runs.remove, name) for name in names))
 
     def _in_flight(self) -> int:

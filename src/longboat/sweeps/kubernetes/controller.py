@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
+from longboat.core.runs import SWEEP_UID
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, TurnWorkers
 from longboat.engines.kubernetes.slim_objects import RunObject
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP
 from longboat.kubeapi.watch import Change, Reflector
-from longboat.sweeps.drive import SWEEP_UID, SweepDriver
+from longboat.sweeps.drive import SweepDriver
 from longboat.sweeps.kubernetes.store import SWEEPS, ClusterSweep, SweepChanged
 from longboat.sweeps.kubernetes.sweep_objects import SUFFIX
 from longboat.sweeps.kubernetes.trial_runs import ClusterTrials

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from longboat.core.errors import EngineError, NotFound
+from longboat.core.runs import SWEEP_UID
 from longboat.engines.engine import Engine
 from longboat.engines.kubernetes.creation import is_owned
 from longboat.engines.kubernetes.engine import KubernetesEngine
@@ -14,7 +15,6 @@ from longboat.engines.kubernetes.record_store import list_records
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP
-from longboat.sweeps.drive import SWEEP_UID
 from longboat.sweeps.kubernetes.store import ClusterSweep, StoredSweep
 from longboat.sweeps.kubernetes.sweep_objects import map_name
 

@@ -26,6 +26,7 @@ import msgspec
 from longboat.core.errors import EngineError
 from longboat.core.guards.decoding import decoder
 from longboat.core.jobs import Value
+from longboat.core.runs import SWEEP_UID
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import gang_file, retry_template
 from longboat.engines.kubernetes.manifests.objects import (
@@ -37,7 +38,7 @@ from longboat.engines.kubernetes.manifests.objects import (
 )
 from longboat.engines.kubernetes.manifests.volumes import places, run_folder
 from longboat.engines.kubernetes.records import Record
-from longboat.sweeps.drive import SWEEP_UID, trial_job
+from longboat.sweeps.drive import trial_job
 from longboat.sweeps.record import SweepRecord
 from longboat.sweeps.trials import SweepState, SweepTrial
 

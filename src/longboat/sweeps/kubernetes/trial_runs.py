@@ -15,7 +15,7 @@ import msgspec
 
 from longboat.core.errors import EngineError, NotFound, Refused
 from longboat.core.jobs import Value
-from longboat.core.runs import RunStatus
+from longboat.core.runs import SWEEP_UID, RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import WORKLOADS, create_object, is_owned, start_of
 from longboat.engines.kubernetes.manifests import gang_file, retry_template
@@ -37,7 +37,7 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, ApiError, ObjectNotFound
 from longboat.kubeapi.kinds import CLAIM_TEMPLATE, CONFIG_MAP, JOB, JOBSET, SECRET
 from longboat.metrics.values import RunMetrics, last_points
-from longboat.sweeps.drive import SWEEP_UID, SweepFault
+from longboat.sweeps.drive import SweepFault
 from longboat.sweeps.kubernetes.store import ClusterSweep, StoredSweep
 from longboat.sweeps.kubernetes.sweep_objects import (
     map_name,

@@ -76,10 +76,11 @@ def target_of(place: Engine, target: str, overrides: Sequence[str]) -> tuple[Sub
         return submission_of(loaded, None), None
     if overrides:
         raise UsageError("--set changes a job file, and a run is drilled as it was", hint="longboat drill FILE.yaml")
+    from longboat.engines.lifecycle.resubmission import again
     from longboat.sdk.names import find_run
 
     name = find_run(place, target).name
-    return place.resubmission(name), name
+    return again(place.resubmission(name), resume=None, fresh_code=False), name
 
 
 def print_result(result: DrillResult) -> None:
