@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from longboat.core.errors import EngineError, NotFound, UsageError
-from longboat.core.runs import RunStatus
+from longboat.core.runs import LogQuery, RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.shared.home import Home
@@ -138,7 +138,7 @@ def test_it_moves_to_where_there_is_room_and_is_gone_from_where_it_waited(homes:
 
 def test_a_cut_line_never_puts_it_into_two_places(homes: TwoHomes) -> None:
     """The answer to the submission, and the request that stops it: the two that could."""
-    for cut, is_answer in ((1, True), (7, False)):
+    for cut, is_answer in ((1, True), (8, False)):
         drive(homes, Wire(cut, is_answer=is_answer), is_new_each_time=True)
         assert list(homes.where()) == ["b"]
         homes.engines["b"].delete(RUN)
@@ -192,3 +192,23 @@ def test_outlooks_of_embedded_engines(homes: TwoHomes) -> None:
     after = msgspec.structs.replace(job, job=msgspec.structs.replace(job.job, after=("holder",)))
     told = ask_outlooks(places, after)
     assert told[1].outlook.reason == "it starts after holder, which is no run there"
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["submitted", "there already"])
+def test_after_a_crash_it_moves_with_the_code_of_its_first_submission(homes: TwoHomes, is_there: bool) -> None:
+    code, shared = homes.root / "code", homes.root / "b" / "bundles"
+    code.mkdir()
+    shared.parent.mkdir(exist_ok=True)
+    shared.symlink_to(homes.root / "a" / "bundles")  # all places of a user have one home
+    (code / "train.py").write_text("print('as submitted')\n")
+    loaded = read_job([], fields={"name": RUN, "run": ["python3", "train.py"], "gpus": 1}, environment={})
+    environment = homes.engines["a"].environment
+    homes.moving = Submission(job=loaded.job, base=str(code), run_id=RUN, environment=environment)
+    driver = homes.driver(Wire())
+    driver.begin("a", homes.engines["a"].submit(homes.moving) if is_there else None)
+    assert driver.turn() is None
+    (code / "train.py").write_text("print('edited')\n")
+    until(lambda: homes.driver(Wire()).turn() is not None, "the run has settled")  # another process at every step
+    engine = homes.engines["b"]
+    until(lambda: engine.status(RUN).is_final, "the run has ended")
+    assert [line.data for line in engine.logs(RUN, LogQuery())] == [b"as submitted\n"]

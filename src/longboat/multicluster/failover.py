@@ -56,7 +56,7 @@ class Failover:
         self._tell = tell
         self._asked: float | None = None
         self._told = ""
-        self._known = read_value(self._path, FailoverState)
+        self._known = self._read()
         self._lock: int | None = None
 
     @contextlib.contextmanager
@@ -64,7 +64,7 @@ class Failover:
         """Raises UsageError where another command looks after the run. `lock`: of who gave it over, and holds it."""
         self._lock = self._acquire() if lock is None else lock
         try:
-            self._known = read_value(self._path, FailoverState)
+            self._known = self._read()
             if self._known is not None and self._known.step == "refused":  # it is tried again
                 self._finish()
                 self._known = None
@@ -121,6 +121,7 @@ class Failover:
         state = FailoverState(run=self._run, places=(place,), since=time.time(), job=digest(self._submission.job))
         if status is not None:
             state = msgspec.structs.replace(state, step="wait", since=status.created, uid=status.uid)
+            self._pin_code(self._places[place])
         self._write(state)
 
     def check_goes_on(self) -> None:
@@ -202,6 +203,7 @@ class Failover:
             self._write(msgspec.structs.replace(transfer, step="wait", refused=""))
         elif verdict == "stop":
             assert status is not None
+            self._pin_code(place)  # should the answer have been lost when it was submitted
             self._write(msgspec.structs.replace(transfer, is_stopping=True, uid=status.uid))
             place.engine.stop(self._run)
         elif (better := transfer.next or self._better(transfer)) is not None:
@@ -261,12 +263,16 @@ class Failover:
         self.log_path.unlink(missing_ok=True)
 
     def _pin_code(self, place: NamedEngine) -> None:
+        if self._submission.code is not None:
+            return
         with contextlib.suppress(LongboatError):  # submitted from elsewhere: then the folder is all there is
-            first = place.engine.resubmission(self._run)
-            if self._submission.code is None and first.code is not None:
-                self._submission = msgspec.structs.replace(
-                    self._submission, code=first.code, outside=first.outside, root=first.root
-                )
+            self._take_code(place.engine.resubmission(self._run))
+
+    def _take_code(self, first: Submission | FailoverState) -> None:
+        if first.code is not None:
+            self._submission = msgspec.structs.replace(
+                self._submission, code=first.code, outside=first.outside, root=first.root
+            )
 
     def _forget(self, name: str, uid: str) -> None:
         """Remove what never started from the place that it left; a stopped run there does no harm."""
@@ -276,7 +282,16 @@ class Failover:
             if status.uid == uid and status.started is None:
                 engine.delete(self._run)
 
+    def _read(self) -> FailoverState | None:
+        """Where the run is on its way. The folder may have been edited since: the code is that which was submitted."""
+        known = read_value(self._path, FailoverState)
+        if known is not None and known.step != "refused":
+            self._take_code(known)
+        return known
+
     def _write(self, transfer: FailoverState) -> None:
+        first = self._submission
+        transfer = msgspec.structs.replace(transfer, code=first.code, outside=first.outside, root=first.root)
         write_value(self._path, transfer, is_durable=True)
         self._known = transfer
 

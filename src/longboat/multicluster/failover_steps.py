@@ -6,6 +6,7 @@ place is given it. Who does not answer is waited for: it may have the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from longboat.core.jobs import Value
@@ -28,6 +29,9 @@ class FailoverState(Value, frozen=True):
     uid: str = ""  # of the run at the present place, once it is known: another run of its name is not touched
     left_uid: str = ""  # of the run at the place before
     is_stopping: bool = False  # it is stopped here by whoever moves it; a stop of anybody else is not undone
+    code: str | None = None  # of the first submission, once it is known; with `outside` and `root` as submitted
+    outside: Mapping[str, str] | None = None
+    root: str = ""
 
     @property
     def at(self) -> str:
