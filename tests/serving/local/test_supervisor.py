@@ -13,11 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.core.errors import UsageError
-from longboat.core.jobs import Job, Role, Serve
+from longboat.core.errors import EngineError, UsageError
+from longboat.core.jobs import Job, Role, Secret, Serve
 from longboat.core.runs import REPLICA_OF
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
+from longboat.engines.local.supervise.processes import identify
 from longboat.engines.shared.home import Home
 from longboat.serving.local import spawn
 from longboat.serving.local.records import (
@@ -229,10 +230,72 @@ def test_a_service_of_another_user_is_only_looked_at(home: Path, monkeypatch: py
     for change in (
         lambda: services.scale("svc", 3, None),
         lambda: services.promote("svc"),
+        lambda: services.stop("svc"),
         lambda: services._update("svc", ServiceRequest(run="train", name="svc")),
     ):
         with pytest.raises(UsageError, match="svc is a service of another user"):
             change()
+
+
+def test_a_home_that_can_only_be_read_is_shown(home: Path) -> None:
+    folder = made(home)
+    folder.lock.mkdir()  # cannot be opened, as where the disk is read-only
+    services = LocalServices(LocalEngine(home))
+    (status,) = services.list()
+    assert status.phase == "failed" and "none can be started: cannot open" in status.reason
+    with pytest.raises(EngineError, match="svc: its supervisor was killed"):
+        services.wait("svc")
+    folder.write_state(ServiceState(supervisor=identify(os.getpid())))  # one lives
+    assert services.status("svc").phase == "ready"
+
+
+def with_secret(wanted: WantedService) -> WantedService:
+    version = wanted.versions[0]
+    job = msgspec.structs.replace(version.job, secrets=(Secret(name="SERVE_TOKEN"),))
+    return msgspec.structs.replace(wanted, versions=(msgspec.structs.replace(version, job=job),))
+
+
+def test_who_has_not_the_secrets_of_a_service_does_not_take_it_over(home: Path) -> None:
+    folder = made(home, port=checked_port("127.0.0.1", 0))
+    folder.write_wanted(with_secret(ServiceSupervisor(folder).wanted))
+    (status,) = LocalServices(LocalEngine(home)).list()
+    assert status.phase == "failed" and "secret SERVE_TOKEN is neither in the environment" in status.reason
+    assert not folder.is_supervised()
+    services = LocalServices(LocalEngine(home, environment={**os.environ, "SERVE_TOKEN": "abcdefgh"}))
+    assert services.status("svc").phase == "ready" and folder.is_supervised()
+    assert LocalServices(LocalEngine(home)).status("svc").phase == "ready"
+    services.stop("svc")
+
+
+def test_an_update_replaces_a_supervisor_that_lacks_its_secret(home: Path) -> None:
+    folder = made(home, port=checked_port("127.0.0.1", 0))
+    services = LocalServices(LocalEngine(home))
+    services.status("svc")
+    wanted = with_secret(ServiceSupervisor(folder).wanted)
+    rich = {**os.environ, "SERVE_TOKEN": "abcdefgh"}
+    spawn.leave_to_caller(folder, wanted, os.environ)
+    assert folder.is_supervised(), "the caller does no better"
+    spawn.leave_to_caller(folder, wanted, rich)
+    assert not folder.is_supervised()
+    assert spawn.supervise(folder, wanted, rich)
+    assert services._await_proxy(folder)
+    spawn.leave_to_caller(folder, wanted, rich)
+    assert folder.is_supervised(), "it has the secret"
+    services.stop("svc")
+
+
+def test_a_canary_is_good_only_when_it_is_promoted(home: Path) -> None:
+    canary = ReplicaState(name="svc-r2", version=2, port=2, phase="ready")
+    supervisor = ServiceSupervisor(made(home, replica("ready"), canary))
+    supervisor._note_ready(supervisor._replicas["svc-r2"])  # its user has ended it in this turn
+    supervisor._publish()
+    assert supervisor.state.good == 1
+    first = supervisor.wanted.version(1)
+    versions = (first, msgspec.structs.replace(first, number=2))
+    supervisor.folder.write_wanted(msgspec.structs.replace(supervisor.wanted, versions=versions, current=2))
+    supervisor._read_wanted()
+    supervisor._publish()
+    assert supervisor.state.good == 2
 
 
 def test_a_host_that_cannot_be(home: Path) -> None:

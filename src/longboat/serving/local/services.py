@@ -31,10 +31,11 @@ from longboat.engines.shared.files import (
     try_lock,
 )
 from longboat.engines.shared.home import current_user
+from longboat.engines.shared.secrets import read_secrets
 from longboat.serving.local.pinned_checkpoint import pin_checkpoint
 from longboat.serving.local.records import ServiceFolder, Version, WantedService, existing, own, service_names
 from longboat.serving.local.replicas import ReplicaRuns
-from longboat.serving.local.spawn import supervise
+from longboat.serving.local.spawn import leave_to_caller, supervise
 from longboat.serving.local.status import status_of
 from longboat.serving.local.supervisor import listen
 from longboat.serving.requests import ServiceRequest
@@ -139,9 +140,11 @@ class LocalServices:
             changed = msgspec.structs.replace(
                 wanted, versions=(*wanted.versions, version), serve=serve, environment=environment
             )
+            changed = _rolled(changed, number, request.weight)
+            leave_to_caller(folder, changed, self._environment)
             self._keep_code(wanted, version)
-            folder.write_wanted(self._pruned(folder, _rolled(changed, number, request.weight)))
-        self._notice_supervised(folder, wanted)
+            folder.write_wanted(self._pruned(folder, changed))
+        self._notice_supervised(folder, changed)
         return name
 
     def promote(self, name: str, weight: int | None = None) -> None:
@@ -190,6 +193,7 @@ class LocalServices:
                 f"no command to serve {request.run} with, and its job file has no `serve`",
                 hint=f"longboat serve {request.run} -- python app.py --port '$PORT'",
             )
+        read_secrets(self.home, submission.job.secrets, submission.environment)
         step, path = None, None
         if request.with_checkpoint:
             target = folder.version_dir(number)
@@ -242,11 +246,13 @@ class LocalServices:
     def status(self, name: str) -> ServiceStatus:
         """The service as it is; a vanished supervisor is replaced on the way."""
         folder, wanted = existing(self.home, name)
+        problem = ""
         if not folder.is_stopping():
-            self._notice_supervised(folder, wanted)
+            problem = self._notice_supervised(folder, wanted)
         else:
             self._finish_stop(folder, wanted)
-        return status_of(wanted, folder.state(), is_stopping=folder.is_stopping())
+        status = status_of(wanted, folder.state(), is_stopping=folder.is_stopping())
+        return msgspec.structs.replace(status, phase="failed", reason=problem) if problem else status
 
     def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.serving.local.logs import service_logs
@@ -281,15 +287,25 @@ class LocalServices:
                     )
             if status.phase == "ready":
                 return status
+            if status.phase == "failed":
+                raise EngineError(
+                    f"{name}: {status.reason}", hint="`longboat serve ls` starts one where that is not so"
+                )
             if deadline is not None and time.monotonic() > deadline:
                 raise WaitTimeout(f"{name} is {status.phase}: {status.reason}", hint="the service goes on")
             time.sleep(0.1)
 
-    def _notice_supervised(self, folder: ServiceFolder, wanted: WantedService) -> None:
-        """See that a supervisor lives: a killed one is replaced."""
-        if supervise(folder, wanted, self._environment):
-            self._notice(f"the supervisor of {folder.name} was killed; a new one takes over")
-            self._await_proxy(folder)
+    def _notice_supervised(self, folder: ServiceFolder, wanted: WantedService) -> str:
+        """See that a supervisor lives: a killed one is replaced. Why none can be, where that is so."""
+        try:
+            if supervise(folder, wanted, self._environment):
+                self._notice(f"the supervisor of {folder.name} was killed; a new one takes over")
+                self._await_proxy(folder)
+        except LongboatError as error:  # the home can only be read, or a secret is not known here
+            supervisor = folder.state().supervisor
+            if supervisor is None or not is_alive(supervisor):
+                return f"its supervisor was killed, and from here none can be started: {error.message}"
+        return ""
 
     def _finish_stop(self, folder: ServiceFolder, wanted: WantedService) -> None:
         """See that somebody goes on with stopping it, where its supervisor was killed meanwhile."""
@@ -310,7 +326,7 @@ class LocalServices:
 
     def stop(self, name: str) -> None:
         """End the service and everything of it. Returns when nothing is left."""
-        folder, wanted = existing(self.home, name)
+        folder, wanted = own(self.home, name)
         folder.request_stop()
         grace = wanted.serve.drain_s + wanted.version(wanted.current).job.grace_s + STOP_MARGIN_S
         deadline = time.monotonic() + grace

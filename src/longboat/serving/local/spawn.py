@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from longboat.core.errors import LongboatError
+from longboat.engines.local.supervise.processes import is_alive
 from longboat.engines.local.supervise.spawn import import_roots
 from longboat.engines.shared.files import disk, is_current, log_line, open_lock, remove_tree, try_lock
 from longboat.engines.shared.home import Home
+from longboat.engines.shared.secrets import read_secrets
 from longboat.serving.local.records import ServiceFolder, WantedService
 
 _PROGRAM = (
@@ -26,22 +30,64 @@ MOST_FILES = 16384
 """Open files of a supervisor: two for each of the most clients the proxy takes, and as many again. Not all that the
 system allows: replicas inherit it, and some programs close or count every descriptor they could have."""
 
+LEAVE_S = 10.0
+"""A supervisor that was told to end does so after its turn."""
+
 
 def supervise(folder: ServiceFolder, wanted: WantedService, environment: Mapping[str, str]) -> bool:
-    """Start a supervisor where none lives, which the free lock tells. Whether one was started.
+    """Start a supervisor where none lives, which the free lock tells. Whether one was started. Raises EngineError, also
+    where the caller has not the secrets that replicas need: the supervisor would have only what he has.
 
     Not for a service of another user: its commands would run with the caller's rights.
     """
+    environment = {**environment, **wanted.environment}
     if not folder.is_own():
         return False
     lock = open_lock(folder.lock)
     try:
         if not try_lock(lock) or not is_current(lock, folder.lock):
             return False
-        _spawn(folder, lock, {**environment, **wanted.environment})
+        if not folder.is_stopping():
+            check_secrets(folder, wanted, environment)
+        _spawn(folder, lock, environment)
     finally:
         os.close(lock)
     return True
+
+
+def check_secrets(folder: ServiceFolder, wanted: WantedService, environment: Mapping[str, str]) -> None:
+    """Raises EngineError where a secret of a version that serves is missing in this environment."""
+    state = folder.state()
+    used = {wanted.current if wanted.current not in state.failed else state.good, wanted.canary}
+    for version in wanted.versions:
+        if version.number in used:
+            read_secrets(folder.home, version.job.secrets, environment)
+
+
+def leave_to_caller(folder: ServiceFolder, wanted: WantedService, environment: Mapping[str, str]) -> None:
+    """End a supervisor that lacks a secret which the caller has; replicas go on, and the caller starts another one."""
+    supervisor = folder.state().supervisor
+    if supervisor is None or not is_alive(supervisor):
+        return
+    try:
+        pairs = Path(f"/proc/{supervisor.pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return
+    given = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+    if _lacks(folder, wanted, given) and not _lacks(folder, wanted, {**environment, **wanted.environment}):
+        with contextlib.suppress(OSError):
+            os.kill(supervisor.pid, signal.SIGTERM)
+        deadline = time.monotonic() + LEAVE_S
+        while folder.is_supervised() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def _lacks(folder: ServiceFolder, wanted: WantedService, environment: Mapping[str, str]) -> bool:
+    try:
+        check_secrets(folder, wanted, environment)
+    except LongboatError:
+        return True
+    return False
 
 
 def _spawn(folder: ServiceFolder, lock: int, environment: Mapping[str, str]) -> None:

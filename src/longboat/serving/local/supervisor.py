@@ -62,6 +62,7 @@ class ServiceSupervisor:
         self._held_until: dict[int, float] = {}
         self._failed = dict(self.state.failed)
         self._good = self.state.good
+        self._currents = {wanted.current}  # versions that took everything, unlike a canary
         self._desired = max(self.state.desired, wanted.serve.replicas)
         self._samples: deque[tuple[float, int]] = deque()
         self._wanted_ns = 0
@@ -142,6 +143,7 @@ class ServiceSupervisor:
             self._failed.pop(wanted.current, None)
             self._failures.pop(wanted.current, None)
         self.wanted = wanted
+        self._currents.add(wanted.current)
         self._desired = max(wanted.serve.replicas, min(self._desired, wanted.serve.most))
 
     async def _observe(self, replica: Replica) -> None:
@@ -173,8 +175,6 @@ class ServiceSupervisor:
     def _note_ready(self, replica: Replica) -> None:
         replica.was_ready = True
         replica.ready_since = time.monotonic()
-        if replica.version != self.wanted.canary:
-            self._good = max(self._good or 0, replica.version)
         self._failures.pop(replica.version, None)
         self.say(f"{replica.name} (version {replica.version}) is ready")
 
@@ -306,6 +306,8 @@ class ServiceSupervisor:
         if not ready:  # too busy for probes, perhaps: better asked than nobody
             unready = [replica for replica in self._replicas.values() if replica.phase == "unready"]
             ready = [replica.backend for replica in unready if replica.was_ready]  # others gave no golden answers yet
+        good = [backend.version for backend in ready if backend.version in self._currents]
+        self._good = max([self._good or 0, *good]) or None
         self.backends.set_ready(ready, self.wanted.canary, self.wanted.weight)
         before = self.state
         self.state = self._current_state()
