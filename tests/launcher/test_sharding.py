@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from longboat.launcher import sharding
+from longboat.launcher import sharding, trainer
 from longboat.storage.checkpoints import complete_steps, prune
 from tests.launcher.test_trainer import SOURCE
 
@@ -40,7 +42,7 @@ def ranks(folder: Path, script: str, count: int = 3, **variables: str) -> list[s
             **variables,
         }
         command = [sys.executable, "-c", SAVE + script]
-        processes.append(subprocess.Popen(command, env=own, stderr=subprocess.PIPE, text=True))
+        processes.append(subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     return processes
 
 
@@ -74,11 +76,43 @@ def test_a_killed_rank_leaves_nothing_that_looks_complete(tmp_path: Path) -> Non
         assert process.poll() is None
         process.kill()
     ends(processes)
-    assert complete_steps(tmp_path) == [] and os.listdir(tmp_path) == [".step-3.a0.shards-1.tmp"]
+    assert complete_steps(tmp_path) == [] and os.listdir(tmp_path) == [".step-3.a0.0.shards-1.tmp"]
     codes, said = ends(ranks(tmp_path, "list(save(4))", LONGBOAT_ATTEMPT="1"))
     assert codes == [0, 0, 0], said
     prune(tmp_path, 3, attempt=1)
     assert os.listdir(tmp_path) == ["step-4"]
+
+
+def test_ranks_that_torchrun_started_again_do_not_count_with_the_parts_of_the_dead(tmp_path: Path) -> None:
+    dead = ranks(tmp_path, "for folder in save(3):\n    if rank == 0: os.kill(os.getpid(), 9)", 2)
+    assert dead[0].wait() == -9
+    while not list(tmp_path.glob(".step-3.*/.done-1")):
+        assert dead[1].poll() is None
+        time.sleep(0.01)
+    dead[1].kill()
+    ends(dead)
+    slow = "for folder in save(3):\n    if rank == 1: sys.stdin.read()"
+    again = ranks(tmp_path, slow, 2, TORCHELASTIC_RESTART_COUNT="1")
+    while not list(tmp_path.glob(".step-3.a0.1.*/.done-0")):
+        assert again[0].poll() is None
+        time.sleep(0.01)
+    assert complete_steps(tmp_path) == []
+    codes, said = ends(again[::-1])  # which closes the stdin of the slow one first
+    assert codes == [0, 0], said
+    assert [step for step, _ in complete_steps(tmp_path)] == [3]
+
+
+def test_a_part_that_a_full_disk_did_not_take_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    given = {"LONGBOAT_CHECKPOINT_DIR": str(tmp_path), "LONGBOAT_NODE": "worker-0", "LONGBOAT_LOCAL_RANK": "1"}
+    for name, value in {**given, "LONGBOAT_RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(trainer, "_sync", full)
+    with sharding.sharded_checkpoint(5) as folder:
+        (Path(folder) / "part-1").write_text("x")
+    assert (Path(folder) / ".done-1.failed").exists()
 
 
 def test_nodes_with_folders_of_their_own_are_told(tmp_path: Path) -> None:

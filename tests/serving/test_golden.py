@@ -79,6 +79,9 @@ def test_cases_of_a_trainer_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         pass
     with trainer.checkpoint(2):
         trainer_golden.golden([[1], [2]], [1, 2])
+    with pytest.raises(KeyError), trainer.checkpoint(3):
+        trainer_golden.golden([[3]], [3])
+        raise KeyError("disk")
     with trainer.checkpoint(3):
         pass
     assert read_cases(str(tmp_path / "step-3")) is None  # they were of another checkpoint

@@ -22,6 +22,7 @@ else:
     from . import trainer
 
 _DONE = ".done-"
+_FAILED = ".failed"
 _LOOK_S = 0.02
 _PATIENCE_S = 3600.0
 """A rank with the largest part of a checkpoint of many terabytes, on a slow storage. One that has died ends the whole
@@ -47,7 +48,9 @@ class sharded_checkpoint:
     def __enter__(self) -> str:
         parent = trainer.checkpoint_dir()
         _rounds[self._number] = _rounds.get(self._number, 0) + 1
-        name = ".step-%d.a%d.shards-%d.tmp" % (self._number, trainer._attempt(), _rounds[self._number])
+        # torchrun may start ranks again within an attempt: what the dead ones left is of another round.
+        again = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
+        name = ".step-%d.a%d.%s.shards-%d.tmp" % (self._number, trainer._attempt(), again, _rounds[self._number])
         try:
             _check_shared(parent)
             trainer._check_fence(parent)
@@ -75,33 +78,36 @@ class sharded_checkpoint:
             trainer._warn("no checkpoint of step %d: %s" % (self._number, problem.strerror or problem))
             if trainer._writes():
                 trainer._remove(self._folder)
+        trainer._files.clear()
 
     def _finish_part(self, is_well: bool) -> None:
-        """Flush what there is, then say that this rank's part is done. Another rank may be about to remove it all."""
-        for parent, _, files in os.walk(self._folder) if is_well else ():
-            for file in files:
-                try:
-                    trainer._sync(os.path.join(parent, file))
-                except FileNotFoundError:
-                    continue  # a temporary name of another rank's
+        """Flush what there is, then say that this rank's part is done, by an empty file: a full disk has room for it.
+
+        Another rank may be about to remove it all.
+        """
         place = os.path.join(self._folder, _DONE + str(trainer.rank()))
-        with open(place + ".tmp", "w") as mark:
-            mark.write("ok" if is_well else "failed")
-        os.replace(place + ".tmp", place)
+        try:
+            for parent, _, files in os.walk(self._folder) if is_well else ():
+                for file in files:
+                    try:
+                        trainer._sync(os.path.join(parent, file))
+                    except FileNotFoundError:
+                        continue  # a temporary name of another rank's
+        except OSError:
+            open(place + _FAILED, "w").close()
+            raise
+        open(place if is_well else place + _FAILED, "w").close()
 
     def _complete(self) -> None:
         """Of the rank that writes: wait for all parts, then complete the checkpoint, or remove it."""
         until = time.monotonic() + _PATIENCE_S
-        parts: dict[str, str] = {}
+        parts: list[str] = []
         while len(parts) < self._ranks:
             if time.monotonic() > until:
                 raise OSError(0, "after %d s only %d of %d ranks had written" % (_PATIENCE_S, len(parts), self._ranks))
             time.sleep(_LOOK_S if parts else 0)
-            for name in os.listdir(self._folder):
-                if name.startswith(_DONE) and not name.endswith(".tmp") and name not in parts:
-                    with open(os.path.join(self._folder, name)) as file:
-                        parts[name] = file.read()
-        failed = sorted(name[len(_DONE) :] for name, text in parts.items() if text != "ok")
+            parts = sorted(name for name in os.listdir(self._folder) if name.startswith(_DONE))
+        failed = [name[len(_DONE) : -len(_FAILED)] for name in parts if name.endswith(_FAILED)]
         if failed:
             raise OSError(0, "rank %s did not write its part" % failed[0])
         for name in parts:

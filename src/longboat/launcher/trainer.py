@@ -143,6 +143,7 @@ class checkpoint:
         except OSError as problem:
             _warn("no checkpoint of step %d: %s" % (self._number, problem if problem.errno else problem.strerror))
         _remove(self._folder)
+        _files.clear()  # of a block that failed, too
 
 
 def _writes() -> bool:
