@@ -17,6 +17,7 @@ from longboat.engines.shared.files import (
     log_line,
     open_lock,
     read_value,
+    remove_abandoned,
     remove_tree,
     try_lock,
     write_bytes,
@@ -110,3 +111,18 @@ def test_everything_is_removed_and_links_are_not_followed(tmp_path: Path) -> Non
     (tmp_path / "alias").symlink_to(outside)
     remove_tree(tmp_path / "alias")
     assert (outside / "precious").exists() and not (tmp_path / "alias").is_symlink()
+
+
+def test_old_drafts_go_unless_somebody_holds_their_lock(tmp_path: Path) -> None:
+    for name in (".new-killed", ".new-before-its-lock", ".new-held", ".new-young", "service"):
+        (tmp_path / name / "versions").mkdir(parents=True)
+    locks = [open_lock(tmp_path / name / "x.lock") for name in (".new-killed", ".new-held")]
+    os.close(locks[0])
+    assert try_lock(locks[1])
+    for path in tmp_path.iterdir():
+        if path.name != ".new-young":
+            os.utime(path, (1, 1))
+    remove_abandoned(tmp_path)
+    os.close(locks[1])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".new-held", ".new-young", "service"]
+    remove_abandoned(tmp_path / "nowhere")

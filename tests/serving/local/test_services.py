@@ -6,6 +6,8 @@ import http.client
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from longboat.core.errors import NotFound, Refused, UsageError
 from longboat.core.jobs import Checkpoints, Job, Role, Serve
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
+from longboat.engines.shared.files import remove_abandoned
 from longboat.serving.local.records import ServiceFolder
 from longboat.serving.local.services import LocalServices
 from longboat.serving.requests import ServiceRequest
@@ -232,3 +235,32 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(services: LocalServices, h
             services.serve(request)
     assert files_of(home) <= before
     assert services.list() == []
+
+
+def test_what_a_killed_serve_left_goes_and_what_another_one_makes_stays(services: LocalServices, home: Path) -> None:
+    fifo = home.parent / "slow"
+    os.mkfifo(fifo)
+    program = f"""
+from longboat.core.jobs import Serve
+from longboat.engines.local.engine import LocalEngine
+from longboat.serving.local.services import LocalServices
+from longboat.serving.requests import ServiceRequest
+services = LocalServices(LocalEngine({str(home)!r}), lambda text: print(open({str(fifo)!r}).read()))
+serve = Serve(ingress="a.example")
+services.serve(ServiceRequest(run="train", name="slow", command=("true",), serve=serve))
+"""
+    maker = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        with open(fifo, "w"):  # it has pinned its checkpoint, and tells something
+            (draft,) = (home / "services").glob(".new-*")
+            assert (draft / "versions" / "1" / "step-2" / "model.json").exists()
+            os.utime(draft, (1, 1))
+            remove_abandoned(home / "services")
+            assert draft.exists(), "it is being made"
+            maker.kill()
+            maker.wait()
+    finally:
+        maker.kill()
+        maker.wait()
+    services._engine.delete("train")
+    assert not draft.exists()

@@ -37,7 +37,7 @@ def prune(home: Home, runs: Sequence[RunStatus], query: PruneQuery) -> Iterator[
             continue
         gone.add(run.name)
         yield msgspec.structs.replace(run, size=size)
-    if gone and not query.dry_run:
+    if not query.dry_run:
         collect_code(home)
     if set(query.phases) == set(FINAL_PHASES):  # who asks for failed runs means these alone
         yield from _prune_shared(home, query, gone)

@@ -24,6 +24,7 @@ from longboat.engines.shared.files import (
     is_current,
     open_lock,
     read_value,
+    remove_abandoned,
     remove_tree,
     write_value,
 )
@@ -79,7 +80,7 @@ def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True
 
 
 def collect_code(home: Home) -> None:
-    """Code that no run needs any more, and leftovers of removals that were interrupted."""
+    """Code that no run needs any more, and leftovers of commands that were killed."""
     from longboat.bundles.store import BundleStore
 
     runs = [RunFiles(home.runs / name) for name in home.run_names()]
@@ -88,9 +89,11 @@ def collect_code(home: Home) -> None:
     if None not in records:
         keep = {record.bundle for record in records if record is not None and record.bundle is not None}
         BundleStore(home.folder("bundles")).collect(keep | noted_code(home))
-    for leftover in home.runs.glob(".gone-*"):
+    for leftover in [*home.runs.glob(".gone-*"), *(home.root / "sweeps").glob(".gone-*")]:
         with contextlib.suppress(EngineError):  # it was told when its run was removed
             remove_tree(leftover)
+    for folder in ("runs", "sweeps", "services"):
+        remove_abandoned(home.root / folder)
 
 
 NOTES = "checkpoints/.removed"

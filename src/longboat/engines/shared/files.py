@@ -12,6 +12,7 @@ import io
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +34,9 @@ _HINTS = {
     errno.EACCES: "point LONGBOAT_HOME to a folder you can write",
     errno.EPERM: "point LONGBOAT_HOME to a folder you can write",
 }
+
+ABANDONED_S = 3600.0
+"""Before that a draft may be without its lock yet."""
 
 
 def disk_error(error: OSError, doing: str) -> EngineError:
@@ -196,6 +200,21 @@ def remove_tree(path: Path) -> None:
             path.unlink()
         else:
             shutil.rmtree(path, onerror=retry)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove drafts (`.new-*`) of a process that was killed: they are old, and the locks inside are free."""
+    for draft in folder.glob(".new-*"):
+        with contextlib.suppress(OSError, EngineError), contextlib.ExitStack() as held:
+            if time.time() - draft.stat().st_mtime < ABANDONED_S:
+                continue
+            for path in draft.glob("*.lock"):
+                lock = open_lock(path)
+                held.callback(os.close, lock)
+                if not try_lock(lock):
+                    break
+            else:
+                remove_tree(draft)
 
 
 def note_use(folder: Path) -> None:

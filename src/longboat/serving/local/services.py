@@ -27,6 +27,7 @@ from longboat.engines.shared.files import (
     locked,
     make_folder,
     open_lock,
+    remove_abandoned,
     remove_tree,
     try_lock,
 )
@@ -81,8 +82,11 @@ class LocalServices:
         if request.weight is not None:
             raise NotFound(f"no service named {name!r}: a canary goes beside what is served", hint="leave --canary out")
         parent = make_folder(self.home.root / "services")
+        remove_abandoned(parent)
         draft = ServiceFolder(self.home, f".new-{os.urandom(6).hex()}")
         make_folder(draft.directory)
+        lock = open_lock(draft.lock)
+        try_lock(lock)  # for `remove_abandoned`
         uid = os.urandom(6).hex()
         try:
             version, serve, environment = self._version(draft, request, 1)
@@ -113,6 +117,7 @@ class LocalServices:
                     raise UsageError(f"a service named {name!r} was made this moment", hint="try again") from None
                 raise
         finally:
+            os.close(lock)
             remove_tree(draft.directory)
         folder = ServiceFolder(self.home, name)
         self._keep_code(wanted, version)
