@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from longboat.autoscaler.act.actuator import Actuator
 from longboat.autoscaler.model.config import AutoscalerConfig, LoopPace
 from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
 from longboat.autoscaler.model.snapshot import CORDONED, IDLE, POOL_LABEL, ClusterSnapshot, Pool
 from longboat.autoscaler.model.turn import ActionResult
-from longboat.autoscaler.observe.orders import DELETING, OrderBook, OrderStore
+from longboat.autoscaler.observe.orders import DELETING, JoinedInstances, OrderBook, OrderStore, reconcile
 from longboat.autoscaler.observe.watch import snapshot_from
 from longboat.autoscaler.providers.provider import Instance, MachineRequest, ProviderAnswer, ProviderError
 from longboat.kubeapi.kinds import NODE
@@ -132,6 +134,56 @@ def test_an_order_that_was_made_and_not_finished_is_not_cancelled() -> None:
     (again,) = world.actuator.resume()
     assert "CreateTags" in again.trouble and cloud.made == {order.token: 2} and cloud.cancelled == []
     assert [each.token for each in world.store.book.orders] == [order.token]
+
+
+class Contended(Cloud):
+    """Has nothing to sell, and the first `conflicts` cancellations do not get through."""
+
+    def __init__(self, conflicts: int) -> None:
+        super().__init__()
+        self.conflicts = conflicts
+
+    def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
+        self.made[request.token] = self.made.get(request.token, 0) + 1
+        raise ProviderError("InsufficientInstanceCapacity", kind="stockout")
+
+    def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
+        if self.conflicts:
+            self.conflicts -= 1
+            raise ProviderError("changed by others all the time", kind="throttled")
+        super().shrink(pool, machines, tokens)
+
+
+def test_a_cancellation_that_did_not_get_through_is_repeated() -> None:
+    """Its order counts as no machines, and is not sent again."""
+    cloud = Contended(conflicts=2)
+    world = World(cloud)
+    world.perform(ScalingAction(kind="grow", pool="gpu", count=2, zone="a", reason="wanted"))
+    (order,) = world.store.book.orders
+    assert order.is_cancelled and order.missing == 0 and cloud.cancelled == []
+    half = ProviderAnswer(machines=(Instance(id="late", pool="gpu", zone="a", token=order.token),))
+    for trouble in ("changed by others all the time", ""):
+        now = world.client.now()
+        config = AutoscalerConfig(pools=(GPU,))
+        world.store.save(reconcile(world.store.book, half, JoinedInstances(()), config, now))
+        world.client.requests += 10  # seconds
+        (again,) = world.actuator.resume()
+        assert (again.action.kind, again.trouble) == ("forget", trouble)
+    assert cloud.cancelled == [order.token] and cloud.made == {order.token: 1}
+    assert world.store.book.orders == () and world.actuator.resume() == []
+
+
+def test_an_order_whose_cancellation_did_not_get_through_is_not_forgotten() -> None:
+    cloud = Cloud()
+    world = World(cloud)
+    world.perform(ScalingAction(kind="grow", pool="gpu", count=1, zone="a", reason="wanted"))
+    (order,) = world.store.book.orders
+    world.store.save(OrderBook(orders=(replace(order, machines=()),)))  # it never came
+    forget = ScalingAction(kind="forget", pool="gpu", machine=f"{order.token}/0", reason="it never joined")
+    cloud.shrink = Contended(conflicts=1).shrink  # type: ignore[method-assign]
+    (result,) = world.perform(forget)
+    assert "changed by others" in result.trouble
+    assert [(each.token, each.missing) for each in world.store.book.orders] == [(order.token, 1)]
 
 
 def test_a_node_whose_group_is_at_its_min_is_not_chosen() -> None:

@@ -7,14 +7,13 @@ being deleted; delete the machine; remove the node. Whoever finds that mark fini
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from longboat.autoscaler.act.drain import Evictions
-from longboat.autoscaler.act.pre_delete_check import Recheck
+from longboat.autoscaler.act.pre_delete_check import Recheck, is_as_before
 from longboat.autoscaler.model.backoff import closed, paused
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
@@ -83,7 +82,10 @@ class Actuator:
             if pool is not None and not order.is_confirmed and self._may_work() and not self._pause(pool):
                 reason = f"an order of {format_time(order.asked)} that was not confirmed"
                 action = ScalingAction(kind="grow", pool=order.pool, count=order.count, reason=reason)
-                results.append(ActionResult(action=action, trouble=self._send(order)))
+                if order.is_cancelled:
+                    action = ScalingAction(kind="forget", pool=order.pool, machine=f"{order.token}/0", reason=reason)
+                trouble = self._cancel(pool, order.token) if order.is_cancelled else self._send(order)
+                results.append(ActionResult(action=action, trouble=trouble))
         return results
 
     def _grow(self, action: ScalingAction) -> str:
@@ -128,16 +130,29 @@ class Actuator:
 
     def _take_back(self, pool: Pool, order: PlacedOrder, error: ProviderError) -> None:
         """What may have been made of it is found in the provider's list."""
+        book = failed(self._store.book, self._refusal(pool, error, order.zone))
         # Who wants to be asked less is not asked more; an order that is sent again must not be cancelled.
         if error.kind != "throttled" and not error.is_unsettled:
-            with contextlib.suppress(ProviderError):  # it told us that it cannot; the list will show what there is
-                self._providers[pool.provider].shrink(pool, (), (order.token,))
-        book = failed(self._store.book, self._refusal(pool, error, order.zone))
+            self._store.save(book.with_order(msgspec.structs.replace(order, count=0)))
+            self._cancel(pool, order.token)
+            return
         # Machines may be on their way: `resume` sends it again under its token, a new one would buy them twice.
         self._store.save(book if error.is_unsettled else book.without(order.token))
         if error.kind == "throttled":
             # Also where the pause is over before the next zone's turn comes: nothing more in this turn.
             self._throttled[pool.provider] = self._pause(pool) or error.message
+
+    def _cancel(self, pool: Pool, token: str) -> str:
+        """A cancellation that did not get through stays in the book, and `resume` repeats it."""
+        self._need_leadership()
+        try:
+            self._providers[pool.provider].shrink(pool, (), (token,))
+        except ProviderError as error:  # what else it may say: the list will show what there is
+            if error.kind == "throttled":
+                self._store.save(failed(self._store.book, self._refusal(pool, error)))
+                return error.message
+        self._store.save(self._store.book.without(token))
+        return ""
 
     def _need_leadership(self) -> None:
         """Right before a provider is asked to change something: what was decided is void once another leads."""
@@ -236,7 +251,7 @@ class Actuator:
                 node = self._client.find(NODE, name)
                 if node is None:
                     return ""
-                if not _is_as_before(seen, node):
+                if not is_as_before(seen, node):
                     break
                 seen = node
         return "the node has changed in this moment; looked at again in the next loop"
@@ -371,18 +386,6 @@ class Actuator:
         body = self._client.find(NODE, node)
         if body is not None and CORDONED in _annotations(body) and not (body.get("spec") or {}).get("unschedulable"):
             self._change(body, {}, {CORDONED: None, DELETING: None})
-
-
-def _is_as_before(body: Object, other: Object) -> bool:
-    """Whether nothing has changed but what a kubelet reports again and again."""
-    parts = ("uid", "labels", "annotations", "deletionTimestamp")
-    same = all(body["metadata"].get(part) == other["metadata"].get(part) for part in parts)
-    return same and body.get("spec") == other.get("spec") and _conditions(body) == _conditions(other)
-
-
-def _conditions(body: Object) -> list[tuple[str, str]]:
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    return [(condition.get("type", ""), condition.get("status", "")) for condition in conditions]
 
 
 def _annotations(body: Body) -> Mapping[str, str]:

@@ -64,6 +64,18 @@ def kept(pod: Body, now: float) -> str:
     return disrupt.reason if disrupt.until is None or disrupt.until > now else ""
 
 
+def is_as_before(body: Object, other: Object) -> bool:
+    """Whether nothing has changed but what a kubelet reports again and again."""
+    parts = ("uid", "labels", "annotations", "deletionTimestamp")
+    same = all(body["metadata"].get(part) == other["metadata"].get(part) for part in parts)
+    return same and body.get("spec") == other.get("spec") and _conditions(body) == _conditions(other)
+
+
+def _conditions(body: Object) -> list[tuple[str, str]]:
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return [(condition.get("type", ""), condition.get("status", "")) for condition in conditions]
+
+
 class Recheck:
     def __init__(
         self,

@@ -50,6 +50,11 @@ class PlacedOrder(Value, frozen=True):
     def missing(self) -> int:
         return max(self.count - len(self.machines), 0)
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Nothing more is to be made of it, and the provider has not noted that yet."""
+        return self.count <= 0 and not self.is_confirmed
+
     def placeholder_names(self) -> tuple[str, ...]:
         """Names for machines that have no id yet."""
         return tuple(f"{self.token}/{number}" for number in range(self.missing))
@@ -214,7 +219,7 @@ def without_machine(book: OrderBook, machine: str) -> OrderBook:
         left = tuple(name for name in order.machines if name != machine)
         gone = len(order.machines) - len(left)
         order = msgspec.structs.replace(order, machines=left, count=order.count - gone) if gone else order
-        if order.count > 0:
+        if order.count > 0 or order.is_cancelled:
             orders.append(order)
     return msgspec.structs.replace(book, orders=tuple(orders))
 
@@ -279,7 +284,9 @@ def _without(book: OrderBook, is_over: Callable[[ProviderFailure], bool]) -> Ord
 
 def _with(order: PlacedOrder, machines: Sequence[str]) -> PlacedOrder:
     new = [machine for machine in machines if machine not in order.machines]
-    return msgspec.structs.replace(order, machines=(*order.machines, *new), is_confirmed=True) if new else order
+    if not new:
+        return order
+    return msgspec.structs.replace(order, machines=(*order.machines, *new), is_confirmed=not order.is_cancelled)
 
 
 def _adopt(machine: Instance, orders: list[PlacedOrder], now: float) -> None:

@@ -128,6 +128,64 @@ def test_an_order_without_an_answer_is_unsettled_and_made_once(azure: SimulatedA
     assert len(there.machines) == there.capacity == 2
 
 
+def test_an_order_that_filled_its_set_is_not_made_in_another_one(azure: SimulatedAzure) -> None:
+    """Its answer was lost; the next set of the same zone does not know the token."""
+    first, second = sorted(
+        (azure.add_pool("gpu", zone="1", most=2) for _ in range(2)), key=lambda each: each.body["name"]
+    )
+    (pool,) = azure.provider().discover().pools
+    azure.hiccups = [("PATCH", "/virtualMachineScaleSets/", 500, "after")]
+    with pytest.raises(ProviderError) as caught:
+        azure.provider().grow(pool, order(2))
+    assert caught.value.is_unsettled
+    assert len(azure.provider().grow(pool, order(2))) == 2
+    assert (first.capacity, second.capacity) == (2, 0)
+    azure.provider().grow(pool, order(2, "u"))
+    assert (first.capacity, second.capacity) == (2, 2), "an order of its own has the other set"
+
+
+def test_an_order_goes_to_a_set_with_room_for_all_of_it(azure: SimulatedAzure) -> None:
+    sets = [azure.add_pool("gpu", zone=zone, most=most) for zone, most in (("1", 2), ("1", 3), ("2", 9))]
+    provider = azure.provider()
+    (pool,) = provider.discover().pools
+    provider.grow(pool, order(3))
+    assert [each.capacity for each in sets] == [0, 3, 0]
+    with pytest.raises(ProviderError, match="room for 3 machines: .* has . of at most .") as caught:
+        provider.grow(pool, order(3, "u"))
+    assert caught.value.kind == "stockout" and not caught.value.is_unsettled
+    assert [each.capacity for each in sets] == [0, 3, 0]
+    provider.grow(pool, order(2, "v"))
+    assert [each.capacity for each in sets] == [2, 3, 0]
+
+
+def test_a_set_that_failed_has_room_for_what_was_never_made(azure: SimulatedAzure) -> None:
+    there, provider, pool = one_pool(azure, most=3)
+    azure.is_slow = True
+    provider.grow(pool, order(3))
+    azure.settle()
+    azure.is_slow = False
+    there.machines.pop("2")
+    there.body["properties"]["provisioningState"] = "Failed"
+    there.failure = ("ZonalAllocationFailed", "No capacity")
+    provider.grow(pool, order(1, "u"))
+    assert len(there.machines) == there.capacity == 3
+
+
+def test_a_cancellation_that_no_set_has_noted_is_no_success(azure: SimulatedAzure) -> None:
+    sets = [azure.add_pool("gpu", zone="1") for _ in range(2)]
+    provider = azure.provider()
+    (pool,) = provider.discover().pools
+    changed = min(each.body["name"] for each in sets)
+    azure.hiccups = [("PATCH", f"/virtualMachineScaleSets/{changed}", 412, "before")] * azure_provider.ATTEMPTS
+    with pytest.raises(ProviderError, match=f"{changed} is changed by others") as caught:
+        provider.shrink(pool, (), ("t",))
+    assert caught.value.kind == "throttled"
+    noted = {each.body["name"]: each.body["tags"].get(scale_sets.CANCELLED_TAG) for each in sets}
+    assert noted.pop(changed) is None and [*noted.values()] == ["t"], "the others have it"
+    provider.shrink(pool, (), ("t",))
+    assert provider.grow(pool, order(2)) == () and sum(each.capacity for each in sets) == 0
+
+
 def test_an_accepted_order_stays_so_when_its_operation_cannot_be_asked(azure: SimulatedAzure) -> None:
     there, provider, pool = one_pool(azure)
     azure.hiccups = [("GET", "/operations/", 429, "before"), ("GET", "/operations/", 500, "before")]

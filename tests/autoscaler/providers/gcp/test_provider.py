@@ -12,6 +12,7 @@ from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.observe.instances import list_instances
 from longboat.autoscaler.observe.orders import OrderBook
+from longboat.autoscaler.providers.gcp import provider as gcp_provider
 from longboat.autoscaler.providers.gcp.provider import GoogleProvider
 from longboat.autoscaler.providers.provider import MachineRequest, ProviderError
 from tests.clouds.gcp.simulated_google import PROJECT, REGION, ZONES, SimulatedGoogle, SimulatedGroup
@@ -121,6 +122,16 @@ def test_a_note_about_an_order_leaves_named_ports_of_others(
     provider.shrink(pool, (), ("t",))
     assert [port["name"] for port in group.ports] == ["http", "grpc", "longboat-cancelled-t"]
     assert google.provider().grow(pool, order(2)) == () and not group.machines
+
+
+def test_a_cancellation_that_no_group_has_noted_is_no_success(google: SimulatedGoogle) -> None:
+    group, provider, pool = one_pool(google)
+    google.hiccups = [("POST", f"{group.name}/setNamedPorts", 412, "before")] * gcp_provider.ATTEMPTS
+    with pytest.raises(ProviderError, match=f"{group.name} is changed by others") as caught:
+        provider.shrink(pool, (), ("t",))
+    assert caught.value.kind == "throttled" and not google.hiccups
+    provider.shrink(pool, (), ("t",))
+    assert provider.grow(pool, order(2)) == () and not group.machines
 
 
 def test_machines_go_with_their_disks_and_stay_listed_until_then(google: SimulatedGoogle) -> None:

@@ -40,6 +40,7 @@ from longboat.autoscaler.providers.provider import (
 )
 from longboat.clouds.machine_types import shipped_table
 from longboat.clouds.rest import Body, RestAnswer, RestFault, fault_of
+from longboat.core.words import counted
 
 ATTEMPTS = 4  # of a change that meets somebody else's
 LOOKS_S = (0.0, 1.0)
@@ -66,25 +67,16 @@ class AzureProvider:
         return ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
 
     def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
-        target = self._set_for(pool, request.zone)
         for _ in range(ATTEMPTS):
-            each, now = self._sets.read(target.path)
+            each, now, there = self._set_for(pool, request)
             if request.token in each.cancelled:
                 return ()
-            known = {order.token: order.count for order in each.orders}.get(request.token, 0)
-            there = self._sets.machines(each) if each.is_failed or known else ()
-            if each.is_failed:
-                each = self._sets.settled(each, there)
-                known = {order.token: order.count for order in each.orders}.get(request.token, 0)
-            if known >= request.count:
+            if each.ordered(request.token) >= request.count:
                 return self._made(each, pool, request.token, there)
             answer = self._sets.change(each, with_order(each, request.token, request.count, now))
             if answer is not None:
                 return self._follow(each, pool, request, answer)
-        raise ProviderError(
-            f"provider {self.name}: throttled: the scale set {target.name} is changed by others all the time",
-            kind="throttled",
-        )
+        raise self._sets.contended(each)
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         if tokens:
@@ -136,16 +128,34 @@ class AzureProvider:
         pools = tuple(pool_of(name, self.name, mine, sizes, table) for name, mine in sorted(by_pool.items()))
         return DiscoveredPools(pools=pools, notes=tuple(notes))
 
-    def _set_for(self, pool: Pool, zone: str | None) -> ScaleSet:
+    def _set_for(self, pool: Pool, request: MachineRequest) -> tuple[ScaleSet, int, tuple[SetMachine, ...]]:
+        """The set that has the order already, else the first with room for all of it; with Azure's clock, its machines.
+
+        The order may have filled a set by an earlier try whose answer was lost: another set would make it once more.
+        """
+        zone = request.zone
         sets = [each for _, each in self._sets.sets_of({pool.name})]
         if not sets:
             message = f"provider {self.name}: Azure has no scale set of the pool {pool.name}"
             raise ProviderError(message, kind="not-found")
-        able = [each for each in sets if zone is None or each.zone == zone]
+        begun = [each for each in sets if each.ordered(request.token)]
+        able = begun or [each for each in sets if zone is None or each.zone == zone]
         if not able:
             message = f"provider {self.name}: no scale set of the pool {pool.name} has the zone {zone}"
             raise ProviderError(message, kind="stockout")
-        return next((each for each in able if each.max is None or each.capacity < each.max), able[0])
+        full = []
+        for known in able:
+            each, now = self._sets.read(known.path)
+            there = self._sets.machines(each) if each.is_failed or each.ordered(request.token) else ()
+            if each.is_failed:  # its capacity has machines that were never made
+                each = self._sets.settled(each, there)
+            if request.token in each.cancelled or each.has_room(request.token, request.count):
+                return each, now, there
+            full.append(f"{each.name} has {each.capacity} of at most {each.max}")
+        where = f" in {zone}" if zone else ""
+        wanted = counted(request.count, "machine")
+        message = f"no scale set of the pool {pool.name} has room for {wanted}: {', '.join(full)}"
+        raise ProviderError(f"provider {self.name}: stockout{where}: {message}", kind="stockout")
 
     def _follow(self, each: ScaleSet, pool: Pool, request: MachineRequest, answer: RestAnswer) -> tuple[Instance, ...]:
         """What is known of an order that was taken: it stays so whatever cannot be asked now."""
@@ -194,7 +204,9 @@ class AzureProvider:
         """Write down, on all sets of the pool, that nothing is to be made of these orders.
 
         The capacity of a set that Azure is working on stays: made smaller now, it would choose whom to delete.
+        Raises ProviderError if a set does not have the note in the end: an order that comes late would be carried out.
         """
+        refusal: ProviderError | None = None
         for _, known in self._sets.sets_of({pool.name}):
             each = known
             for _ in range(ATTEMPTS):
@@ -203,6 +215,10 @@ class AzureProvider:
                 if self._sets.change(each, goal) is not None:
                     break
                 each, _now = self._sets.read(each.path)
+            else:
+                refusal = self._sets.contended(each)  # the other sets get their note all the same
+        if refusal is not None:
+            raise refusal
 
     def _delete(self, each: ScaleSet, numbers: Sequence[str]) -> ProviderError | None:
         """A refusal: some stay, because the set may not lose them."""

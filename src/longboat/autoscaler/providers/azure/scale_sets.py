@@ -96,6 +96,15 @@ class ScaleSet(Value, frozen=True):
                 orders.append(SetOrder(token=token, count=int(match[1]), at=int(match[2]), refused=kind))
         return tuple(sorted(orders, key=lambda order: (order.at, order.token)))
 
+    def ordered(self, token: str) -> int:
+        """How many machines of this order it has taken on."""
+        return next((order.count for order in self.orders if order.token == token), 0)
+
+    def has_room(self, token: str, count: int) -> bool:
+        """Whether all that the order still lacks fits below its max."""
+        lacking = count - self.ordered(token)
+        return lacking <= 0 or self.max is None or self.capacity + lacking <= self.max
+
 
 class SetMachine(Value, frozen=True):
     """One machine of a set."""

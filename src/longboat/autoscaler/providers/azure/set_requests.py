@@ -110,6 +110,11 @@ class SetRequests:
                 return None
             raise self.error(fault, before.zone) from None
 
+    def contended(self, each: ScaleSet) -> ProviderError:
+        """After changes that all met somebody else's: none was taken."""
+        message = f"provider {self.name}: throttled: the scale set {each.name} is changed by others all the time"
+        return ProviderError(message, kind="throttled")
+
     def machines(self, scale_set: ScaleSet) -> tuple[SetMachine, ...]:
         with self.errors():
             bodies = self.session.items(f"{scale_set.path}/virtualMachines", COMPUTE, {"$expand": "instanceView"})

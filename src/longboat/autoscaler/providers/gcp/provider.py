@@ -169,7 +169,11 @@ class GoogleProvider:
         return machine_names(self._bases[group], request.token, request.count)
 
     def _cancel(self, pool: Pool, tokens: Sequence[str]) -> None:
-        """Write down, on all groups of the pool, that nothing is to be made of these orders."""
+        """Write down, on all groups of the pool, that nothing is to be made of these orders.
+
+        Raises ProviderError if a group does not have the note in the end: a late order would be carried out.
+        """
+        refusal: ProviderError | None = None
         for group in self._node_pool(pool).groups:
             for _ in range(ATTEMPTS):
                 there = self._ports(group)
@@ -181,6 +185,11 @@ class GoogleProvider:
                 except RestFault as fault:
                     if fault.status != 412:  # somebody has changed them meanwhile
                         raise self._error(fault, group.zone) from None
+            else:  # the other groups get their note all the same
+                message = f"provider {self.name}: throttled: the group {group.name} is changed by others all the time"
+                refusal = ProviderError(message, kind="throttled")
+        if refusal is not None:
+            raise refusal
 
     def _ports(self, group: InstanceGroup) -> Body:
         with self._errors():
