@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra ui is not installed")
 
+from longboat.core.errors import UsageError
 from longboat.core.runs import LogQuery
+from longboat.engines.shared import logfiles
 from longboat.engines.shared.logfiles import Reader, Source, last_lines, matcher
 from longboat.web.answers import MOST_AT_ONCE, MOST_WAITING, Rejected
 from longboat.web.app import Dashboard, make_app
@@ -113,6 +116,19 @@ def test_a_search_reads_no_more_of_a_file_than_a_window(tmp_path: Path) -> None:
 
 def test_searches_of_requests_are_plain_and_see_the_beginning_of_a_line() -> None:
     plain = matcher(query_of({"grep": [".*error"]}))
-    assert plain is not None and plain(b"a .*error") and not plain(b"an error")
+    assert plain is not None and list(plain([b"a .*error", b"an error"])) == [True, False]
     pattern = matcher(query_of({"grep": [".*error"], "regex": ["1"]}))
-    assert pattern is not None and pattern(b"an error") and not pattern(b"x" * logs.LONGEST_TEXT + b"error")
+    lines = [b"an error", b"none", b"x" * logs.LONGEST_TEXT + b"error", b"\xff error"]
+    assert pattern is not None and list(pattern(lines)) == [True, False, False, True]
+
+
+def test_an_expression_that_takes_for_ever_is_stopped_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfiles, "SEARCH_S", 0.2)
+    endless = matcher(query_of({"grep": ["(a+)+b"], "regex": ["1"]}))
+    assert endless is not None
+    with ThreadPoolExecutor(1) as pool:
+        search = pool.submit(endless, [b"a" * 5000])
+        assert list(endless([b"ab", b"a"])) == [True, False]  # this thread goes on
+        with pytest.raises(UsageError, match="stopped after 0.2 s"):
+            search.result()
+    assert list(endless([b"a", b"ab"])) == [False, True]

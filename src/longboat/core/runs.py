@@ -206,6 +206,7 @@ class LogQuery(Value, frozen=True):
     attempt: int | None = None  # None: all attempts, in order
     grep: tuple[str, ...] = ()  # regular expressions: only lines that match one of them; `tail` counts these
     grep_bytes: int | None = None  # of each line that are looked at; None: all
+    grep_apart: bool = False  # searched in a process of its own, which ends where that takes too long
     ignore_case: bool = False
     invert_match: bool = False  # only lines that match none
     pieces: bool = False  # with `follow`: what there is of an unfinished line at once, the rest of it as it comes

@@ -6,16 +6,27 @@ belong to a run, and following one.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import struct
+import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import accumulate, compress, repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from longboat.core.errors import UsageError
+import msgspec
+
+from longboat.core.errors import EngineError, UsageError
+from longboat.core.guards.decoding import decode_msgpack
 from longboat.core.jobs import Value
 from longboat.core.runs import LogLine, LogQuery
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 _RECORD = struct.Struct("<QQ")
 _BLOCK = 1 << 20
@@ -23,6 +34,14 @@ _TAIL_BLOCK = 1 << 16
 _LATEST_NS = 4_000_000_000_000_000_000  # in the year 2096: a time beyond it is garbage, and no calendar shows it
 MOST_LINE = 64 << 20
 """Bytes of one line. What is longer has lost its newlines, or never had any."""
+SEARCH_S = 5.0
+"""Of processor time for the lines of one block in a process of their own; expressions of use take a hundredth."""
+SEARCH_IDLE_S = 2.0
+_SEARCH_PROGRAM = (
+    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[1:] if root not in sys.path]; "
+    "from longboat.engines.shared.logfiles import main; main()"
+)
+"""Not `-m`: that would import from the folder the user happens to be in."""
 
 
 class Source(Value, frozen=True):
@@ -195,19 +214,18 @@ class Reader:
         if self._partial and (is_last or self._has_pieces):
             data = b"".join(self._partial)
             self._partial = []
-            if self._matches is None or self._matches(data):
+            if self._matches is None or all(self._matches([data])):
                 yield self._line(data, self._offset)
 
     def _split(self, block: bytes) -> Iterator[LogLine]:
         *whole, rest = block.split(b"\n")
-        offset = self._offset
-        for piece in whole:
-            offset += len(piece) + 1
-            if self._partial:
-                piece = b"".join((*self._partial, piece))
-                self._partial = []
-            if self._matches is None or self._matches(piece):
-                yield self._line(piece + b"\n", offset)
+        ends = list(accumulate((len(piece) + 1 for piece in whole), initial=self._offset))[1:]
+        if whole and self._partial:
+            whole[0] = b"".join((*self._partial, whole[0]))
+            self._partial = []
+        chosen = repeat(True) if self._matches is None else self._matches(whole)
+        for piece, end in compress(zip(whole, ends), chosen):
+            yield self._line(piece + b"\n", end)
         self._offset += len(block)
         if rest:
             self._partial.append(rest)
@@ -229,9 +247,13 @@ class Reader:
         )
 
 
+Matcher = Callable[[Sequence[bytes]], Sequence[bool]]
+"""Which of these lines match."""
+
+
 @lru_cache(maxsize=8)
-def matcher(query: LogQuery) -> Callable[[bytes], bool] | None:
-    """A predicate for `grep`; None: every line matches. Raises UsageError."""
+def matcher(query: LogQuery) -> Matcher | None:
+    """A filter for `grep`; None: every line matches. Raises UsageError, with `grep_apart` also when it is used."""
     if not query.grep:
         return None
     import re
@@ -240,13 +262,97 @@ def matcher(query: LogQuery) -> Callable[[bytes], bool] | None:
         patterns = [re.compile(pattern, re.IGNORECASE if query.ignore_case else 0) for pattern in query.grep]
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"not a regular expression: {' '.join(query.grep)!r}: {error}") from None
+    if query.grep_apart:
+        return partial(_search_apart, query)
     searches = [pattern.search for pattern in patterns]
 
     def is_match(data: bytes) -> bool:
         text = data[: query.grep_bytes].decode("utf-8", "replace").rstrip("\r\n")
         return any(search(text) for search in searches) != query.invert_match
 
-    return is_match
+    return lambda lines: [is_match(data) for data in lines]
+
+
+class SearchRequest(Value, frozen=True):
+    query: LogQuery
+    lines: list[bytes]
+    limit_s: float
+
+
+_idle_searches: list[Popen[bytes]] = []
+
+
+def _search_apart(query: LogQuery, lines: Sequence[bytes]) -> Sequence[bool]:
+    """Search in a process of its own: an expression may take for ever, and no other thread of this one would run."""
+    asked = msgspec.structs.replace(query, grep_apart=False)
+    request = SearchRequest(query=asked, lines=[data[: query.grep_bytes] for data in lines], limit_s=SEARCH_S)
+    code = 0
+    while lines and code == 0:  # an idle one may just have left
+        child = _search_child()
+        answer = _answer_of(child, msgspec.msgpack.encode(request), len(lines))
+        if answer is not None:
+            return [byte == 1 for byte in answer]
+        code = child.returncode
+    if not lines:
+        return []
+    if code == -signal.SIGVTALRM:
+        raise UsageError(
+            f"the search for {' '.join(query.grep)!r} was stopped after {SEARCH_S:g} s",
+            hint="a repetition inside a repetition, like (a+)+, may take for ever: use a simpler expression",
+        )
+    raise EngineError(f"the process that searches has ended: exit code {code}", hint="search again")
+
+
+def _answer_of(child: Popen[bytes], request: bytes, count: int) -> bytes | None:
+    """So many bytes of the process; None: it has ended."""
+    assert child.stdin is not None and child.stdout is not None
+    answer = b""
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(len(request).to_bytes(8, "big") + request)
+            child.stdin.flush()
+            answer = child.stdout.read(count)
+    finally:
+        if len(answer) == count:
+            _idle_searches.append(child)
+        else:
+            child.communicate()  # closes its input too: it is ending, or does so now
+    return answer if len(answer) == count else None
+
+
+def _search_child() -> Popen[bytes]:
+    import subprocess
+
+    while _idle_searches:
+        with contextlib.suppress(IndexError):  # another thread was first
+            child = _idle_searches.pop()
+            if child.poll() is None:
+                return child
+    roots = [str(Path(__file__).parents[3]), str(Path(msgspec.__file__).parents[1])]
+    return subprocess.Popen(
+        [sys.executable, "-c", _SEARCH_PROGRAM, *roots],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def main() -> None:
+    """The process that searches. It ends when nothing has been asked for a while, or by the signal of its timer."""
+    import select
+
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    while select.select([sys.stdin], [], [], SEARCH_IDLE_S)[0] and (size := sys.stdin.buffer.read(8)):
+        request = decode_msgpack(sys.stdin.buffer.read(int.from_bytes(size, "big")), SearchRequest)
+        matches = matcher(request.query)
+        assert matches is not None
+        signal.setitimer(signal.ITIMER_VIRTUAL, request.limit_s)
+        answer = bytes(matches(request.lines))
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
 
 
 def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:

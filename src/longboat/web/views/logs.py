@@ -28,7 +28,7 @@ FURTHEST = 200_000
 READ_BYTES = 32 << 20
 """Of one file for one answer, searched or not: a line of 100 MB costs no more memory than this."""
 LONGEST_TEXT = 16 << 10
-"""Bytes of a line that are shown and searched; no screen has room for more, and expressions may be quadratic in it."""
+"""Bytes of a line that are shown and searched; no screen has room for more."""
 FIRST_LINES = 500
 BATCH_LINES, BATCH_BYTES, BATCH_S = 500, 1 << 20, 0.05
 """Of live lines: a trainer that prints a million lines wakes a page twenty times a second."""
@@ -66,6 +66,7 @@ def query_of(params: Mapping[str, Sequence[str]]) -> LogQuery:
         attempt=attempt - 1 if attempt else None,
         grep=tuple(text if flag(params, "regex") else re.escape(text) for text in params.get("grep", ()) if text),
         grep_bytes=LONGEST_TEXT,
+        grep_apart=flag(params, "regex"),  # here it would hold up every other request
         ignore_case=flag(params, "ignore_case"),
         until=moment,
         tail_bytes=READ_BYTES,

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import compress
 from typing import Any
 
 from longboat.core.runs import LogLine, LogQuery
@@ -322,9 +323,9 @@ def merged(lines: list[LogLine], query: LogQuery) -> Iterator[LogLine]:
     """Lines of all nodes by time, in order per rank and stream, filtered by the query."""
     streams: dict[tuple[str, int, str, int], list[LogLine]] = {}
     matches = matcher(query)
+    if matches is not None:
+        lines = list(compress(lines, matches([line.data for line in lines])))
     for line in lines:
-        if matches is not None and not matches(line.data):
-            continue
         if query.attempt not in (None, line.attempt):
             continue
         if (query.ranks and line.rank not in query.ranks) or (query.since is not None and line.time < query.since):
