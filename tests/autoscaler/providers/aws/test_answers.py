@@ -77,6 +77,24 @@ def test_machines_of_a_group_at_its_min_are_shown_as_kept() -> None:
     assert kept == ["its group is at its min of 1", "", ""]
 
 
+@pytest.mark.parametrize(("code", "kind"), [("Throttling", "throttled"), ("InsufficientInstanceCapacity", "stockout")])
+def test_a_large_order_that_is_refused_midway_has_its_machines_marked(code: str, kind: str) -> None:
+    """AWS launches a hundred by a request: what was made is the order's, and one that is put off is sent again."""
+
+    def launch(arguments: dict[str, Any]) -> Any:
+        made = [{"AvailabilityZone": "a", "InstanceIds": [f"i-{number:017x}" for number in range(100)]}]
+        return {"Instances": made} if arguments["ClientToken"] == "t-0" else AwsFault(code, "")
+
+    tags = [{"Key": "longboat.dev/pool", "Value": "gpu"}]
+    groups = {"AutoScalingGroups": [group("x", MaxSize=200, Tags=tags)]}
+    provider, session = provider_with(describe_auto_scaling_groups=groups, launch_instances=launch, create_tags={})
+    with pytest.raises(ProviderError) as caught:
+        provider.grow(pool("gpu"), MachineRequest(token="t", count=150, zone="a"))
+    assert (caught.value.kind, caught.value.is_unsettled) == (kind, kind == "throttled")
+    (marked,) = [arguments["Resources"] for operation, arguments in session.asked if operation == "create_tags"]
+    assert len(marked) == 100
+
+
 @pytest.mark.parametrize("code", ["IdempotentCallInProgress", "ServiceUnavailable", "ReadTimeoutError"])
 def test_an_order_that_aws_may_be_carrying_out_is_unsettled(code: str) -> None:
     tags = [{"Key": "longboat.dev/pool", "Value": "gpu"}]

@@ -90,25 +90,32 @@ class AwsProvider:
             # Else AWS would end machines of a gang to have as many in every zone.
             self._ask("autoscaling", "suspend_processes", AutoScalingGroupName=group.name, ScalingProcesses=[REBALANCE])
         made: list[Instance] = []
-        faults: list[Mapping[str, Any]] = []
+        refusal: ProviderError | None = None
         for start in range(0, request.count, LAUNCHED_AT_ONCE):
-            answer = self._ask(
-                "autoscaling",
-                "launch_instances",
-                AutoScalingGroupName=group.name,
-                RequestedCapacity=min(LAUNCHED_AT_ONCE, request.count - start),
-                ClientToken=f"{request.token}-{start}",
-                AvailabilityZones=[zone],
-                RetryStrategy="none",
-            )
+            try:
+                answer = self._ask(
+                    "autoscaling",
+                    "launch_instances",
+                    AutoScalingGroupName=group.name,
+                    RequestedCapacity=min(LAUNCHED_AT_ONCE, request.count - start),
+                    ClientToken=f"{request.token}-{start}",
+                    AvailabilityZones=[zone],
+                    RetryStrategy="none",
+                )
+            except ProviderError as error:
+                # Machines of this order exist already: put off, it is finished under its token and not dropped.
+                error.is_unsettled = error.is_unsettled or (bool(made) and error.kind == "throttled")
+                refusal = error
+                break
             made += _launched(answer, pool.name, request.token)
-            faults += answer.get("Errors") or ()
+            faults: Sequence[Mapping[str, Any]] = answer.get("Errors") or ()
             if faults:
+                refusal = self._error(AwsFault(faults[0].get("ErrorCode", ""), faults[0].get("ErrorMessage", "")), zone)
                 break
         if made:
             self._mark(made, request.token)
-        if faults:
-            raise self._error(AwsFault(faults[0].get("ErrorCode", ""), faults[0].get("ErrorMessage", "")), zone)
+        if refusal is not None:
+            raise refusal
         return tuple(made)
 
     def _mark(self, made: Sequence[Instance], token: str) -> None:
