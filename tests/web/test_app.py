@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("starlette", reason="the extra ui is not installed")
 
+import longboat
+from longboat.core.jobs import Serve
+from longboat.engines.engine import Submission
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.shared.files import open_lock, try_lock
+from longboat.serving.local.records import ServiceFolder, Version, WantedService
+from longboat.serving.local.services import LocalServices
 from longboat.web.views import scaling
 from tests.web.asgi import stream
 from tests.web.dashboards import BEARER, AskedDashboard
@@ -211,6 +221,52 @@ def test_read_only_changes_nothing(shown: AskedDashboard) -> None:
     assert answer.status == 403 and "read-only" in answer.data["error"]
     page = other.get("/api/runs/local/good").data
     assert not any(page["may"].values())
+
+
+def test_read_only_starts_nothing(shown: AskedDashboard, tmp_path: Path) -> None:
+    home = Path(shown.engine.home.root)
+    job = longboat.job(name="orphan", run="sleep 600", workdir=None)
+    shown.engine.submit(Submission(job=job, base="/", run_id="orphan", environment=shown.engine.environment))
+    files = RunFiles(home / "runs" / "orphan")
+    eventually(lambda: files.state().phase == "running")
+    supervisor = files.state().supervisor
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    eventually(lambda: is_free(files.lock))
+    version = Version(number=1, run="good", step=None, checkpoint=None, command=("true",), job=job, base="/")
+    folder = ServiceFolder(shown.engine.home, "left")
+    folder.directory.mkdir(parents=True)
+    wanted = {"uid": "u1", "created": 1.0, "user": "me", "host": "127.0.0.1", "port": 0, "serve": Serve(replicas=0)}
+    folder.write_wanted(WantedService(name="left", versions=(version,), current=1, **wanted))  # type: ignore[arg-type]
+    try:
+        other = AskedDashboard(home, readonly=True)
+        other.look()
+        for path in ("runs/local/orphan", "runs/local/orphan/logs", "runs/local/orphan/metrics", "services", "queue"):
+            assert other.get(f"/api/{path}").status == 200, path
+        (service,) = other.get("/api/services").data["services"]
+        assert service["phase"] == "failed" and "it is only looked at" in service["reason"]
+        assert is_free(files.lock) and not folder.log.exists()
+        folder.request_stop()
+        assert other.get("/api/services").data["services"][0]["phase"] == "stopping"
+        assert not folder.log.exists()
+    finally:
+        shown.engine.delete("orphan")
+        LocalServices(shown.engine).stop("left")
+
+
+def is_free(lock: Path) -> bool:
+    descriptor = open_lock(lock)
+    try:
+        return try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_files_have_tags_and_pages_their_own_address(shown: AskedDashboard) -> None:

@@ -43,6 +43,7 @@ class Submission(Value, frozen=True):
 
 class Engine(Protocol):
     name: str
+    takes_over: bool  # False: looking at a run starts nothing, also where whoever looked after it is gone
 
     def plan(self, submission: Submission) -> Plan:
         """What `submit` would do. Raises Refused where `submit` would (promise 8)."""

@@ -55,6 +55,8 @@ class Dashboard:
         self.watchers = watchers
         self.rules = rules
         self.readonly = readonly
+        for place in watchers.places if readonly else ():
+            place.engine.takes_over = False
         self.files = StaticFiles()
         self.log_streams = LogStreams()
         self.threads = Threads()

@@ -55,6 +55,7 @@ def as_user(place: ShownPlace, user: WebUser) -> ShownPlace:
     assert isinstance(engine, KubernetesEngine), "this machine has no users"
     environment = {**engine.environment, AS: user.name, AS_GROUPS: ",".join(user.groups)}
     asked = KubernetesEngine(context=place.context, namespace=engine.client.namespace, environment=environment)
+    asked.takes_over = engine.takes_over
     return place._replace(engine=asked, user="\n".join((user.name, *user.groups)))
 
 

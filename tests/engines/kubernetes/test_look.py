@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.gate.decide import GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.serve import created_within
 from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, predicted
 from longboat.engines.kubernetes.records import Gate, State
+from longboat.engines.shared.home import current_user
 from longboat.fitting.model.pods import pod_of
 from tests.engines.kubernetes.run_samples import (
     NOW,
@@ -40,6 +42,14 @@ def test_a_run_that_waits_is_not_looked_at_without_a_pause() -> None:
     state = State(attempts=(opened(),), gate=Gate(reason="waits for a node"), reason="waits for a node")
     seen = predicted(snapshot(record=held, state=state, workloads=(workload(is_suspended=True),)), NOW)
     assert seen.snapshot.state.reason == "waits for a node" and seen.again_at == NOW + AGAIN_S
+
+
+def test_an_engine_that_only_looks_takes_no_turns() -> None:
+    engine = KubernetesEngine(environment={})
+    own = record(user=current_user())
+    assert engine._may_act(own) and not engine._may_act(record(user=f"not-{current_user()}"))
+    engine.takes_over = False
+    assert not engine._may_act(own)
 
 
 def test_a_run_that_runs_needs_no_further_look() -> None:

@@ -35,6 +35,7 @@ class KubernetesEngine:
     """Runs in one namespace of one cluster. `on_notice` is told what the user should know but that stops nothing."""
 
     name = ENGINE
+    takes_over: bool = True
 
     def __init__(
         self,
@@ -45,8 +46,7 @@ class KubernetesEngine:
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
-        self._context = context
-        self._namespace = namespace
+        self._context, self._namespace = context, namespace
         self._notice = on_notice or (lambda text: None)
         self._opened: tuple[int, Client, ClusterSettings] | None = None
         self._ending: set[str] = set()  # runs that we were asked to end
@@ -218,7 +218,7 @@ class KubernetesEngine:
         no harm to whoever takes it does not rest on this, but on `creation`."""
         from longboat.engines.shared.home import current_user
 
-        return record.user == current_user() or record.name in self._ending
+        return self.takes_over and (record.user == current_user() or record.name in self._ending)
 
     def _drives(self, record: Record) -> bool:
         """`_may_act`, with a notice to a user who follows another user's run: it is not driven from here."""

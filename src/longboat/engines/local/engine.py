@@ -43,6 +43,7 @@ class LocalEngine:
     """Runs on this machine. `on_notice` is told what the user should know but that stops nothing."""
 
     name = ENGINE
+    takes_over: bool = True
 
     def __init__(
         self,
@@ -112,7 +113,6 @@ class LocalEngine:
                 return self._replayed(submission, submission.run_id)
 
     def _launch(self, submission: Submission, record: LocalRecord, files: RunFiles, lock: int) -> None:
-
         try:
             stdin = submission.stdin if record.containers is None else None
             spawn(files, lock, supervisor_environment(record, submission.environment), stdin=stdin)
@@ -225,7 +225,7 @@ class LocalEngine:
 
     def _recover(self, files: RunFiles, record: LocalRecord) -> bool:
         """Start a new supervisor if the run's own has vanished."""
-        return take_over(files, record, self.environment, self._notice)
+        return self.takes_over and take_over(files, record, self.environment, self._notice)
 
     def logs(self, run: str, query: LogQuery, *, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[LogLine]:
         from longboat.engines.local.logs import LogFileFollower, last_lines

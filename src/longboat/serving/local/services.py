@@ -303,6 +303,8 @@ class LocalServices:
     def _notice_supervised(self, folder: ServiceFolder, wanted: WantedService) -> str:
         """See that a supervisor lives: a killed one is replaced. Why none can be, where that is so."""
         try:
+            if not self._engine.takes_over:
+                raise EngineError("it is only looked at")
             if supervise(folder, wanted, self._environment):
                 self._notice(f"the supervisor of {folder.name} was killed; a new one takes over")
                 self._await_proxy(folder)
@@ -315,7 +317,8 @@ class LocalServices:
     def _finish_stop(self, folder: ServiceFolder, wanted: WantedService) -> None:
         """See that somebody goes on with stopping it, where its supervisor was killed meanwhile."""
         with contextlib.suppress(LongboatError):  # it may be gone this moment
-            supervise(folder, wanted, self._environment)
+            if self._engine.takes_over:
+                supervise(folder, wanted, self._environment)
 
     def _await_proxy(self, folder: ServiceFolder) -> bool:
         """Until the address answers: who is told the name may ask at once."""
