@@ -60,6 +60,9 @@ def code_of(files: Mapping[str, str]) -> tuple[dict[str, Any], bytes]:
     return {"entries": entries, "packs": 1}, pack({digest(content): content for content in data.values()})
 
 
+JOB_S = 10.0  # until the controller of Jobs deletes the other pods of one that has failed
+
+
 class Pods:
     """A gang of launchers on this machine. `roles`: name -> number of nodes, in their order."""
 
@@ -158,8 +161,14 @@ class Pods:
         return self.processes[place].wait(timeout=PATIENCE_S)
 
     def run(self, **start: Any) -> list[int]:
-        """All nodes to their ends; their exit codes."""
+        """All nodes to their ends; their exit codes. When node 0 has failed, the others are deleted as by their Job."""
         self.start_all(**start)
+        if self.wait(0):
+            for process in self.processes.values():
+                try:
+                    process.wait(timeout=JOB_S)
+                except subprocess.TimeoutExpired:
+                    process.terminate()
         return [self.wait(place) for place in range(len(self.names))]
 
     def message(self, place: int = 0) -> Any:
