@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +114,12 @@ def test_names_beginnings_and_the_latest(tmp_path: Path) -> None:
         find_sweep(home, "tu")
     with pytest.raises(NotFound):
         find_sweep(home, "oth", is_whole=True)
+
+
+def test_on_a_full_disk_nothing_that_is_printed_ends_the_driver(tmp_path: Path) -> None:
+    """Whatever it calls may print. Here it finds that the sweep is gone, and something prints then."""
+    program = "import sys; from longboat.sdk.sweeps import main; main('gone'); print(1); print(2, file=sys.stderr)"
+    with open("/dev/full", "wb") as full:
+        environment = {**os.environ, "LONGBOAT_HOME": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=full, env=environment, timeout=60)
+    assert done.returncode == 0

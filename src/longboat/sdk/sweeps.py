@@ -22,7 +22,7 @@ from longboat.core.errors import EngineError, LongboatError, NotFound, UsageErro
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery, RunStatus
 from longboat.core.words import listing
 from longboat.engines.engine import Engine
-from longboat.engines.shared.files import disk
+from longboat.engines.shared.files import LogStream, disk
 from longboat.engines.shared.home import Home, current_user
 from longboat.engines.shared.secrets import read_secrets
 from longboat.engines.shared.stop_request import StopRequest
@@ -197,6 +197,7 @@ def _start_driver(home: Home, folder: SweepFolder) -> None:
 
 def main(name: str) -> None:
     """The driver's process."""
+    sys.stdout = sys.stderr = LogStream()
     home = Home()
     folder = SweepFolder(home, name)
     deadline = time.monotonic() + LOCK_S

@@ -162,3 +162,14 @@ def test_what_a_trainer_prints_is_neither_a_link_nor_a_line_of_its_own(receiver:
     assert notice_of(run)["text"] == "r failed: ValueError: <!channel> a & b now (step 1, a b 1)"
     send(NoticeSettings(slack=receiver.url), run, print)
     assert receiver.bodies == [{"text": "r failed: ValueError: &lt;!channel&gt; a &amp; b now (step 1, a b 1)"}]
+
+
+def test_on_a_full_disk_the_next_is_told_where_one_refuses(receiver: Receiver, tmp_path: Path) -> None:
+    environment = {"LONGBOAT_HOME": str(tmp_path)}
+    settings = {"webhook": receiver.url, "slack": receiver.url, "command": f"cat > {tmp_path}/told"}
+    for name, value in settings.items():
+        write_setting(environment, f"notify.{name}", value)
+    receiver.codes = [404]
+    with open("/dev/full", "wb") as full:
+        notices._sender(Home(environment=environment), FAILED, stderr=full.fileno()).wait(60)
+    assert len(receiver.bodies) == 2 and (tmp_path / "told").read_text()

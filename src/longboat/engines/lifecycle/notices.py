@@ -23,6 +23,7 @@ from longboat.core.guards.decoding import convert, decode
 from longboat.core.jobs import Value
 from longboat.core.runs import FINAL_PHASES, RunStatus
 from longboat.core.times import format_time, show_age
+from longboat.engines.shared.files import log_line
 from longboat.engines.shared.home import Home
 
 TRIES, PAUSE_S = 3, 2.0
@@ -229,7 +230,7 @@ def _run(command: str, notice: Mapping[str, Any]) -> str:
 def main(root: str) -> None:
     """The process of `send_detached`: the run comes on its input."""
     run = decode(sys.stdin.buffer.read(), RunStatus)
-    send(read_notice_settings(Home(Path(root))), run, lambda text: print(text, file=sys.stderr))
+    send(read_notice_settings(Home(Path(root))), run, log_line)
 
 
 if __name__ == "__main__":

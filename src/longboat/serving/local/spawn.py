@@ -15,7 +15,7 @@ from pathlib import Path
 from longboat.core.errors import LongboatError
 from longboat.engines.local.supervise.processes import is_alive
 from longboat.engines.local.supervise.spawn import import_roots
-from longboat.engines.shared.files import disk, is_current, log_line, open_lock, remove_tree, try_lock
+from longboat.engines.shared.files import LogStream, disk, is_current, log_line, open_lock, remove_tree, try_lock
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secrets import read_secrets
 from longboat.serving.local.records import ServiceFolder, WantedService
@@ -122,6 +122,7 @@ def main(arguments: list[str]) -> None:
     os.set_inheritable(lock, False)
     for ignored in (signal.SIGHUP, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
+    sys.stdout = sys.stderr = LogStream()
     raise_file_limit()
     folder = ServiceFolder(home, name)
     os.chdir(folder.directory)

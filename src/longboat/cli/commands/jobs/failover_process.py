@@ -5,7 +5,6 @@ What it needs comes on its input, for the environment holds secrets. It holds th
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from longboat.core.errors import LongboatError, NotFound
 from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 from longboat.engines.engine import Submission
-from longboat.engines.shared.files import disk
+from longboat.engines.shared.files import LogStream, disk, log_line
 from longboat.engines.shared.home import Home
 from longboat.multicluster.ask import NamedEngine
 from longboat.multicluster.failover import LOOK_S, Failover
@@ -74,6 +73,7 @@ def main(root: str, lock: int) -> None:
     """The process itself."""
     from longboat.sdk.places import open_place
 
+    sys.stdout = sys.stderr = LogStream()  # on a full disk the run is looked after nevertheless
     os.set_inheritable(lock, False)
     handover = decode(sys.stdin.buffer.read(), Handover)
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in handover.environment}
@@ -95,5 +95,4 @@ def look_after(failover: Failover, lock: int) -> None:
 
 
 def say(text: str) -> None:
-    with contextlib.suppress(OSError):  # a full disk: the run is looked after nevertheless
-        print(time.strftime("%Y-%m-%dT%H:%M:%S%z"), text, flush=True)
+    log_line(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}")
