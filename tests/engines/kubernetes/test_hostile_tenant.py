@@ -265,7 +265,7 @@ def test_records_are_looked_at_and_left_as_they_are(town: Town) -> None:
 def test_the_controller_makes_nothing_but_what_submitters_made(town: Town) -> None:
     write_all(town)
     before = town.inventory()
-    anna, retries = town.anna, {"count": 1, "backoff": "0s"}
+    anna, retries = town.anna, {"count": 1, "backoff": "0s", "restart": "new"}
     runs = ("honest", "swapped", "ordered", "planted", "diverted", "raised")
     for name in runs:
         anna.engine.submit(anna.submission(FLAKY, name=name, nodes=2, cpus=0.01, retries=retries, run_id=name))

@@ -52,7 +52,7 @@ def make_mortal(engine: KubernetesEngine, writes: int) -> None:
 
 
 def test_a_driver_that_dies_after_every_single_write(bench: Bench) -> None:
-    run = bench.engine.submit(bench.submission(TWICE, procs=2, retries={"count": 1, "backoff": "0s"}))
+    run = bench.engine.submit(bench.submission(TWICE, procs=2, retries={"count": 1, "backoff": "0s", "restart": "new"}))
     ended: RunStatus | None = None
     deaths = 0
     while ended is None:
@@ -75,7 +75,9 @@ def test_a_driver_that_dies_after_every_single_write(bench: Bench) -> None:
 def test_an_object_in_the_way_of_an_attempt_may_be_of_somebody_who_makes_it(bench: Bench) -> None:
     """Another version of Longboat that makes the same attempt writes its gang file a little differently."""
     client = bench.engine.client
-    run = bench.engine.submit(bench.submission("raise SystemExit(3)", retries={"count": 1, "backoff": "3s"})).name
+    run = bench.engine.submit(
+        bench.submission("raise SystemExit(3)", retries={"count": 1, "backoff": "3s", "restart": "new"})
+    ).name
     first = client.get(SECRET, f"{run}-a0")
     metadata = {"name": f"{run}-a1", "ownerReferences": first["metadata"]["ownerReferences"]}
     client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": first["data"]})

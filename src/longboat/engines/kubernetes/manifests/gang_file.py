@@ -101,14 +101,17 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "log_wait_s": record.log_wait_s,
         "stdin": record.stdin and layout.attempt == 0,
         "line": _line(record),
-        **_restart(job),
+        **_restart(record),
     }
 
 
-def _restart(job: Job) -> dict[str, Any]:
-    """The rule of retries by which node 0 restarts failed ranks in place; nothing where it may not."""
-    retries = job.retries
-    if retries.count <= 0 or retries.restart != "in-place":
+def _restart(record: Record) -> dict[str, Any]:
+    """The rule of retries by which node 0 restarts failed ranks in place; nothing where it may not.
+
+    Who pipes something in is told that the next attempt has an empty stdin: his command sees its pods come.
+    """
+    retries = record.job.retries
+    if retries.count <= 0 or retries.restart != "in-place" or record.stdin:
         return {}
     rule = {"count": retries.count, "on": list(retries.on), "backoff_s": retries.backoff_s}
     return {"restart": {**rule, "within_s": IN_PLACE_WITHIN_S}}
