@@ -184,3 +184,14 @@ def test_a_turn_is_short_however_many_trials_may_run_at_once() -> None:
     ]
     assert len(decide(tpe, "s", ended[:5], LOSS).start) == MOST_STARTS  # points by chance cost nothing
     assert len(decide(tpe, "s", ended, LOSS).start) == MOST_ESTIMATED // 80
+
+
+def test_a_trial_that_was_stopped_may_be_the_best_and_one_that_failed_not() -> None:
+    """After `sweep stop` the best is not one that was pruned for being bad."""
+    trials = [
+        trial(1, "stopped", loss=2.0),
+        trial(2, "pruned", loss=4.1),
+        trial(3, "failed", loss=0.1),
+    ]
+    best = best_trial(trials, LOSS)
+    assert best is not None and best.number == 1

@@ -103,11 +103,11 @@ def chosen_metric(sweep: Sweep, trials: Sequence[SweepTrial]) -> Metric | None:
 
 
 def best_trial(trials: Sequence[SweepTrial], metric: Metric | None) -> SweepTrial | None:
-    """The trial with the best metric; those that failed or were stopped do not count."""
+    """The trial with the best metric; those that failed do not count. One that was stopped was not for being bad."""
     if metric is None:
         return None
     ranked = [(loss, trial) for trial in trials if (loss := loss_of(trial, metric)) is not None]
-    ranked = [entry for entry in ranked if entry[1].phase not in ("failed", "stopped")]
+    ranked = [entry for entry in ranked if entry[1].phase != "failed"]
     return min(ranked, key=lambda entry: (entry[0], entry[1].number))[1] if ranked else None
 
 
