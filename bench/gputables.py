@@ -93,9 +93,7 @@ def seeing_rows(seeing: dict[str, Any], isolation: dict[str, Any]) -> list[Row]:
 
 
 def pod_rows(pods: dict[str, Any]) -> list[Row]:
-    rows: list[Row] = [
-        ["a pod that asks for", "GPUs", "variables widened", "device files", "made by mknod"]
-    ]
+    rows: list[Row] = [["a pod that asks for", "GPUs", "variables widened", "device files", "made by mknod"]]
     for asked, seen in pods.items():
         if isinstance(seen, dict):
             opened = [number for number, text in seen["made by itself"].items() if text == "opened"]
