@@ -147,12 +147,15 @@ def test_ufw_and_terminal_escapes() -> None:
 
 
 # As firewall-cmd 1.3.3 prints them.
-ZONES = "zone\tdefault public\nzone\tpublic\nzone\t  interfaces: eth0\nzone\t{}\nzone\t  sources: 10.244.0.0/16 10.9.0.0/24\n"
+ZONES = "zone\tdefault public\nzone\tpublic\nzone\t  interfaces: eth0\n"
+ZONES += "zone\t{}\nzone\t  sources: 10.244.0.0/16 10.9.0.0/24\n"
 POLICIES = "".join(
     f"policy\t{name} (active)\npolicy\t  priority: -1\npolicy\t  target: {target}\npolicy\t  ingress-zones: {come}\n"
     f"policy\t  egress-zones: {go}\npolicy\t  rich rules: \npolicy\t\trule accept\npolicy\t\n"
     for name, target, come, go in (
-        ("allow-host-ipv6", "CONTINUE", "ANY", "HOST"), ("in", "ACCEPT", "ANY", "pods"), ("out", "ACCEPT", "pods", "ANY"),
+        ("allow-host-ipv6", "CONTINUE", "ANY", "HOST"),
+        ("in", "ACCEPT", "ANY", "pods"),
+        ("out", "ACCEPT", "pods", "ANY"),
     )
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_firewalld_gets_a_zone_of_pods_that_goes_again(tmp_path: Path) -> None:
     # Undone last, when the files have gone.
     assert step.script.index("undo firewalld-reload") < step.script.index("\nput ")
     written = re.findall(r"^put (\S+) 644 (\S+)$", step.script, re.MULTILINE)
-    texts = {path: ElementTree.fromstring(base64.b64decode(text)) for path, text in written}
+    texts = {path: ET.fromstring(base64.b64decode(text)) for path, text in written}
     zone = texts["/etc/firewalld/zones/longboat.xml"]
     assert [each.get("port") for each in zone.iter("port")] == ["10250", "30000-32767", "6443", "2379-2380"]
     assert [each.get("address") for each in zone.iter("source")] == ["10.244.0.0/16"]
