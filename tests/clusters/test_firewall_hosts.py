@@ -117,7 +117,8 @@ ALLOW_SSH = {
 }
 RULES = {
     "ufw": "sudo ufw status; sudo cat /etc/ufw/user.rules",
-    "firewalld": "for of in zones policies; do sudo firewall-cmd --list-all-$of; done; sudo nft list table inet firewalld",
+    "firewalld": "sudo firewall-cmd --list-all-zones; sudo firewall-cmd --list-all-policies; "
+    "sudo nft list table inet firewalld",
 }
 RELOAD = {"ufw": "sudo ufw reload", "firewalld": "sudo firewall-cmd --reload && sudo systemctl restart firewalld"}
 
