@@ -101,6 +101,10 @@ class Distribution:
     customize: str = _CUSTOMIZE
 
 
+# Ubuntu's sshd is started by a socket of systemd's, which is masked.
+_SSHD_ALONE = """rm -r "$1/etc/systemd/system/ssh.service.requires"
+ln -sf /lib/systemd/system/ssh.service "$1/etc/systemd/system/multi-user.target.wants/ssh.service"
+"""
 DEBIAN = Distribution(images.SUITE)
 _UBUNTU = "http://archive.ubuntu.com/ubuntu"
 UBUNTU = Distribution(
@@ -108,8 +112,7 @@ UBUNTU = Distribution(
     (f"deb {_UBUNTU} noble main universe", f"deb {_UBUNTU} noble-updates main universe"),
     f"{_UBUNTU}/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb",
     "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8",
-    # There sshd waits for a socket of systemd's, which is masked.
-    _CUSTOMIZE + 'ln -sf /lib/systemd/system/ssh.service "$1/etc/systemd/system/multi-user.target.wants/ssh.service"\n',
+    _CUSTOMIZE + _SSHD_ALONE,
 )
 """The last long-term release, for hosts with the trait `ubuntu`."""
 
