@@ -169,6 +169,37 @@ def test_no_request_is_lost_over_an_update_and_a_killed_replica(services: LocalS
     assert files_of(home) <= before | {"services", "submissions"}
 
 
+def test_what_comes_after_a_failed_version_takes_nothing_of_it(services: LocalServices) -> None:
+    services.serve(ServiceRequest(run="train", step=1, name="svc", command=GOOD, serve=Serve(ready="/", start_s=60)))
+    url = services.wait("svc", timeout_s=60).url
+
+    def fail() -> None:
+        settings = Serve(ready="/nowhere", golden=False)
+        services.serve(ServiceRequest(run="train", step=1, name="svc", command=("false",), serve=settings))
+        with pytest.raises(Refused, match="3 starts failed"):
+            services.wait("svc", timeout_s=60)
+        assert get(url)["pid"] and services.settings("svc") == Serve(ready="/", start_s=60)
+
+    fail()
+    services.serve(ServiceRequest(run="train", name="svc", weight=50))
+    status = services.wait("svc", timeout_s=60)
+    assert (status.phase, status.step, status.canary) == ("ready", 1, "train:2")
+    services.promote("svc")
+    status = services.wait("svc", timeout_s=60)
+    assert (status.phase, status.step, status.canary) == ("ready", 2, None)
+    fail()
+    services.serve(ServiceRequest(run="train", step=1, name="svc"))
+    assert services.wait("svc", timeout_s=60).step == 1
+    # A canary that fails takes nothing over, and goes without a word about it.
+    services.serve(ServiceRequest(run="train", step=1, name="svc", command=BAD, weight=10))
+    with pytest.raises(Refused, match="golden case 1 of 2"):
+        services.wait("svc", timeout_s=60)
+    with pytest.raises(Refused, match="golden case 1 of 2"):
+        services.promote("svc")
+    services.promote("svc", 0)
+    assert services.wait("svc", timeout_s=60).phase == "ready"
+
+
 @pytest.mark.soak
 def test_ten_replicas_over_updates_and_kills(services: LocalServices) -> None:
     """No request fails over several rolling updates of ten replicas, with replicas killed on the way."""
