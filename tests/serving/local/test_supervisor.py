@@ -21,6 +21,7 @@ from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.supervise.processes import identify
 from longboat.engines.shared.home import Home
 from longboat.serving.local import spawn
+from longboat.serving.local.listening import checked_port
 from longboat.serving.local.records import (
     ReplicaPhase,
     ReplicaState,
@@ -30,7 +31,6 @@ from longboat.serving.local.records import (
     WantedService,
 )
 from longboat.serving.local.replicas import Replica
-from longboat.serving.local.listening import checked_port
 from longboat.serving.local.services import LocalServices
 from longboat.serving.local.supervisor import ServiceSupervisor
 from longboat.serving.requests import ServiceRequest
