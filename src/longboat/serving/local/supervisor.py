@@ -352,6 +352,8 @@ class ServiceSupervisor:
             await asyncio.wait(self._tasks)
         names = await self._in_thread(self._runs.of_service, self.wanted)
         await asyncio.gather(*(self._in_thread(self._runs.remove, name) for name in names))
+        for replica in self._replicas.values():
+            replica.release()
 
     def _in_flight(self) -> int:
         """Requests that are not answered yet, those of replicas that are being drained included."""
