@@ -134,8 +134,8 @@ def services(home: Path, tmp_path: Path) -> Iterator[LocalServices]:
 
 
 def files_of(home: Path) -> set[str]:
-    """What is in a home, without the locks that are never removed."""
-    kept = ("ports", "addresses", "queue", "bundles")
+    """What is in a home, without the two locks that are never removed."""
+    kept = ("queue", "bundles")
     paths = (path.relative_to(home) for path in home.rglob("*"))
     return {str(path) for path in paths if path.parts[0] not in kept}
 
@@ -166,7 +166,39 @@ def test_no_request_is_lost_over_an_update_and_a_killed_replica(services: LocalS
     assert (status.step, status.phase) == (2, "degraded") and "golden" in status.reason
     services.stop("svc")
     # The run and its checkpoints are as before; of the service nothing is left.
-    assert files_of(home) <= before | {"services", "submissions"}
+    left = before | {"services", "submissions"}
+    eventually(lambda: files_of(home) <= left, "the last process has given its ports back")
+
+
+def test_what_comes_after_a_failed_version_takes_nothing_of_it(services: LocalServices) -> None:
+    services.serve(ServiceRequest(run="train", step=1, name="svc", command=GOOD, serve=Serve(ready="/", start_s=60)))
+    url = services.wait("svc", timeout_s=60).url
+
+    def fail() -> None:
+        settings = Serve(ready="/nowhere", golden=False)
+        services.serve(ServiceRequest(run="train", step=1, name="svc", command=("false",), serve=settings))
+        with pytest.raises(Refused, match="3 starts failed"):
+            services.wait("svc", timeout_s=60)
+        assert get(url)["pid"] and services.settings("svc") == Serve(ready="/", start_s=60)
+
+    fail()
+    services.serve(ServiceRequest(run="train", name="svc", weight=50))
+    status = services.wait("svc", timeout_s=60)
+    assert (status.phase, status.step, status.canary) == ("ready", 1, "train:2")
+    services.promote("svc")
+    status = services.wait("svc", timeout_s=60)
+    assert (status.phase, status.step, status.canary) == ("ready", 2, None)
+    fail()
+    services.serve(ServiceRequest(run="train", step=1, name="svc"))
+    assert services.wait("svc", timeout_s=60).step == 1
+    # A canary that fails takes nothing over, and goes without a word about it.
+    services.serve(ServiceRequest(run="train", step=1, name="svc", command=BAD, weight=10))
+    with pytest.raises(Refused, match="golden case 1 of 2"):
+        services.wait("svc", timeout_s=60)
+    with pytest.raises(Refused, match="golden case 1 of 2"):
+        services.promote("svc")
+    services.promote("svc", 0)
+    assert services.wait("svc", timeout_s=60).phase == "ready"
 
 
 @pytest.mark.soak

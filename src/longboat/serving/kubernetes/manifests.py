@@ -53,6 +53,14 @@ class ServingRecord(Stored, frozen=True):
     serve: Serve
     user: str = ""
     created: float = 0.0
+    last_command: Command | None = None  # and settings, of the version before that had not failed
+    last_serve: Serve | None = None
+
+    def without_failed(self) -> ServingRecord:
+        """What the next version takes over where this one has failed."""
+        command, serve = self.last_command or self.command, self.last_serve or self.serve
+        serve = msgspec.structs.replace(serve, replicas=self.serve.replicas, max_replicas=self.serve.max_replicas)
+        return msgspec.structs.replace(self, command=command, serve=serve)
 
 
 def deployment_name(name: str, track: Track) -> str:

@@ -39,8 +39,10 @@ from longboat.serving.kubernetes.manifests import (
 )
 from longboat.serving.kubernetes.status import (
     GOLDEN_FAILED,
+    failed_starts,
     is_older,
     phase_of,
+    promoted_record,
     record_of,
     share_of,
     shown,
@@ -57,6 +59,8 @@ Object = dict[str, Any]
 
 LOOK_S = 1.0
 """Between two looks of somebody who waits."""
+MOST_FAILURES = 3
+"""Starts of a version that has never been ready, as on one machine; Kubernetes itself goes on trying."""
 STOP_S = 300.0
 """Pods have their draining and grace; those of nodes that are lost are not waited for."""
 PROBE_MARK = "Startup probe failed: "
@@ -79,7 +83,12 @@ class ClusterServices:
 
     def settings(self, name: str) -> Serve | None:
         body = self._find(name)
-        return None if body is None else record_of(body).serve
+        return None if body is None else self._inherited(body).serve
+
+    def _inherited(self, body: Object) -> ServingRecord:
+        """What the next version takes over: nothing of one that has failed."""
+        record = record_of(body)
+        return record.without_failed() if self._failure(body) else record
 
     # making and changing
 
@@ -89,7 +98,7 @@ class ClusterServices:
         before = self._find(name)
         if track == "canary" and before is None:
             raise NotFound(f"no service named {name!r}: a canary goes beside what is served", hint="leave --canary out")
-        known = None if before is None else record_of(before)
+        known = None if before is None else self._inherited(before)
         submission = self._engine.resubmission(request.run)
         serve = _settings(request, known, submission)
         command = request.command or (known.command if known else None) or serve.run
@@ -118,6 +127,8 @@ class ClusterServices:
             serve=serve,
             user=current_user(),
             created=known.created if known else self.client.now(),
+            last_command=known.command if known else None,
+            last_serve=known.serve if known else None,
         )
         made = service_objects(name, record, objects, os.urandom(8).hex(), track=track)
         if track == "canary":
@@ -165,7 +176,9 @@ class ClusterServices:
             self.client.patch(DEPLOYMENT, beside, {"spec": {"replicas": size.replicas}})
             return
         if weight is None:
-            record = msgspec.structs.replace(record_of(canary), serve=record_of(body).serve)
+            if reason := self._failure(canary):
+                raise self._refusal(canary, reason)
+            record = promoted_record(record_of(body), record_of(canary))
             owners = {"metadata": {"ownerReferences": [apply.owner_of(body)]}}
             for secret in self.client.list(SECRET, labels=f"{NAME}={name},{VERSION}={record.version}").items:
                 self.client.patch(SECRET, secret["metadata"]["name"], owners)  # else they go with the canary
@@ -251,21 +264,32 @@ class ClusterServices:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             status = self.status(name)
+            body, canary = self._existing(name), self._canary(name)
+            if reason := self._failure(canary or body):
+                raise self._refusal(canary or body, reason)
             if status.phase == "ready":
                 self._forget_old(name, status.version)
                 return status
-            if GOLDEN_FAILED.match(status.reason):
-                raise Refused(
-                    f"{self._newest(name)} takes no requests: {status.reason}",
-                    hint=f"longboat serve logs {name} shows more",
-                )
+            if canary is not None and phase_of(canary) == "ready" and self._failure(body):
+                return status  # the version before it is that of an earlier command
             if deadline is not None and time.monotonic() > deadline:
                 raise WaitTimeout(f"{name} is {status.phase}: {status.reason}", hint="the service goes on")
             time.sleep(LOOK_S)
 
-    def _newest(self, name: str) -> str:
-        bodies = [body for body in (self._existing(name), self._canary(name)) if body is not None]
-        return shown(max(map(record_of, bodies), key=lambda record: record.version))
+    def _failure(self, body: Object) -> str | None:
+        """Why a version will never take requests; None where nothing is known against it."""
+        if phase_of(body) in ("ready", "stopping"):
+            return None
+        name, version = body["metadata"]["labels"][NAME], record_of(body).version
+        reason = self._trouble(name, version)
+        if GOLDEN_FAILED.match(reason):
+            return reason
+        starts = failed_starts(body, self._pods(name, version))
+        return f"{starts} starts failed; the last: {reason}" if starts >= MOST_FAILURES else None
+
+    def _refusal(self, body: Object, reason: str) -> Refused:
+        hint = f"longboat serve logs {body['metadata']['labels'][NAME]} shows more"
+        return Refused(f"{shown(record_of(body))} takes no requests: {reason}", hint=hint)
 
     def _forget_old(self, name: str, version: int) -> None:
         """Remove the Secrets of versions that no pod has any more; a newer one may be on its way already."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from longboat.core.guards.formats import NewerFormat
 from longboat.engines.local.supervise.processes import identify, reap
 from longboat.engines.shared.files import log_line
 from longboat.serving.local import decide
+from longboat.serving.local.listening import listen
 from longboat.serving.local.probing import Prober
 from longboat.serving.local.records import ServiceFolder, ServiceState, WantedService
 from longboat.serving.local.replicas import Replica, ReplicaRuns, ended_reason
@@ -352,6 +352,8 @@ class ServiceSupervisor:
             await asyncio.wait(self._tasks)
         names = await self._in_thread(self._runs.of_service, self.wanted)
         await asyncio.gather(*(self._in_thread(self._runs.remove, name) for name in names))
+        for replica in self._replicas.values():
+            replica.release()
 
     def _in_flight(self) -> int:
         """Requests that are not answered yet, those of replicas that are being drained included."""
@@ -377,20 +379,3 @@ class ServiceSupervisor:
 def _without_figures(state: ServiceState) -> ServiceState:
     replicas = tuple(msgspec.structs.replace(replica, in_flight=0) for replica in state.replicas)
     return msgspec.structs.replace(state, replicas=replicas, answered=0, lost=0)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError:
-        listener.close()
-        raise
-    except (TypeError, ValueError, OverflowError) as error:  # a name or a number that no address has
-        listener.close()
-        raise OSError(errno.EINVAL, str(error)) from None
-    return listener
