@@ -10,9 +10,6 @@ from __future__ import annotations
 import os
 import sys
 
-from .location import own_file
-from .node.jsonfiles import loads
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -81,9 +78,16 @@ def load(name: str) -> Any:
         package = type(sys)("longboat")
         package.__path__ = [os.path.dirname(here)] if os.path.isdir(here) else []
         if not os.path.isdir(here):
-            sys.meta_path.append(PackedModules(loads(own_file(PACKED).decode("utf-8"))))
+            sys.meta_path.append(PackedModules(_packed(os.path.join(here, PACKED))))
         sys.modules["longboat"] = package
     return __import__("longboat." + name, fromlist=["load"])
+
+
+def _packed(path: str) -> dict[str, str]:
+    import json
+
+    texts: dict[str, str] = json.loads(globals()["__loader__"].get_data(path))
+    return texts
 
 
 class PackedModules:
