@@ -100,9 +100,10 @@ class PackedModules:
         file = name[len("longboat.") :].replace(".", "/")
         if not name.startswith("longboat."):
             return None
+        make_spec: Any = type(__spec__)
         for origin, is_package in ((file + ".py", False), (file + "/__init__.py", True)):
             if origin in self._texts:
-                return type(__spec__)(name, self, origin=origin, is_package=is_package)
+                return make_spec(name, self, origin=origin, is_package=is_package)
         return None
 
     def create_module(self, spec: Any) -> None:

@@ -17,6 +17,7 @@ from longboat.engines.kubernetes.observe.termination import outcome_of
 from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.status import make_status
+from longboat.engines.shared.explanations import restart_words
 from longboat.storage.fences import Fenced, check
 
 EARLIER = [
@@ -111,6 +112,25 @@ def test_pods_that_find_later_attempts_among_the_checkpoints(newest: int, expect
     record = msgspec.structs.replace(snapshot.record, job=job)
     state = decide(msgspec.structs.replace(snapshot, record=record), 50.0).state
     assert state is not None and (state.phase, state.attempt) == expected
+
+
+def test_an_attempt_for_which_one_pod_was_replaced() -> None:
+    earlier = [EARLIER[0], {**EARLIER[1], "cause": "preemption", "exit_code": 208, "replaced": ["worker-1"]}]
+    snapshot = snapshot_of_pods(said("worker-0", restarts=earlier), said("worker-1", restarts=earlier))
+    attempts = with_restarts(snapshot.state.attempts, attempts_of_pods(snapshot))
+    assert [(each.restart, each.replaced) for each in attempts] == [
+        ("", ()),
+        ("in-place", ()),
+        ("replaced", ("worker-1",)),
+    ]
+    assert (
+        restart_words(attempts[2], attempts)
+        == "worker-1 replaced, the others restarted in place 1.0 s after the failure"
+    )
+    state = State(attempts=attempts)
+    assert state.restarted_in(0) == [1, 2] and state.is_in_place(2)
+    answer = checked({"attempt": 2, "began": 30.5, "restarts": earlier, "ranks": {}})
+    assert attempts_of_pods(snapshot_of_pods(), {"worker-0": answer}).earlier[1].replaced == ("worker-1",)
 
 
 def test_what_was_noted_before_the_pods_went_counts() -> None:

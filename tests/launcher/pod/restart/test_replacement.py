@@ -40,7 +40,7 @@ def lines(pods: Pods, place: int) -> list[tuple[int, str]]:
 
 
 def test_a_pod_that_is_taken_away_is_replaced_and_the_others_stay(make_pods: Make) -> None:
-    """The new one runs setup and takes part in the next attempt, from its checkpoint, as if it had always been there."""
+    """The new one runs setup and takes part in the next attempt, from its checkpoint, as if it had been there."""
     pods = make_pods(script=WAITS, roles={"worker": 3}, plan={"setup": "echo prepared"}, restart=RULE)
     pods.start_all()
     begun(pods)
