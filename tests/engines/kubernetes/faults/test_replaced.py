@@ -68,6 +68,9 @@ def test_a_pod_that_is_deleted_is_replaced_alone(ground: Ground) -> None:
     )
     words = restart_words(second, ended.attempts)
     assert words.startswith("worker-1 replaced, the others restarted in place ") and words.endswith("after the failure")
+    assert lines_of(ground, 0) == [f"rank {rank} attempt 0 from ''\n" for rank in range(3)], (
+        "also of the pod that is gone"
+    )
     assert lines_of(ground, 1) == [f"rank {rank} attempt 1 from 'step-3'\n" for rank in range(3)]
     facts = ground.engine.explain("job").facts
     assert any("worker-1 replaced" in fact for fact in facts), facts
