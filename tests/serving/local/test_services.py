@@ -201,6 +201,53 @@ def test_what_comes_after_a_failed_version_takes_nothing_of_it(services: LocalSe
     assert services.wait("svc", timeout_s=60).phase == "ready"
 
 
+LONG_TRAIN = """
+import json, os, sys, time, longboat
+for step in (1, 2, 3):
+    while not os.path.exists(os.path.join(sys.argv[1], str(step))):
+        time.sleep(0.05)
+    with longboat.checkpoint(step) as folder:
+        with open(os.path.join(folder, "model.json"), "w") as file:
+            json.dump(step, file)
+        wrong = 1 if step == 2 else 0  # of the second: its model answers otherwise
+        longboat.golden([1], [{"y": step + wrong}])
+"""
+
+
+def test_a_service_that_follows_goes_on_to_new_checkpoints_and_past_a_bad_one(
+    services: LocalServices, tmp_path: Path
+) -> None:
+    (tmp_path / "project" / "long.py").write_text(LONG_TRAIN)
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    role = Role(name="worker", run=("python", "long.py", str(ready)))
+    job = Job(name="long", roles=(role,), ends=("worker",), checkpoints=Checkpoints())
+    base = str(tmp_path / "project")
+    services._engine.submit(Submission(job=job, base=base, environment=os.environ, run_id="long"))
+    (ready / "1").touch()
+    eventually(lambda: services._engine.status("long").checkpoint, "the first checkpoint")
+    settings = Serve(replicas=2, ready="/", drain_s=20.0, follow="newest")
+    services.serve(ServiceRequest(run="long", name="svc", command=GOOD, serve=settings))
+    status = services.wait("svc", timeout_s=60)
+    assert (status.step, status.follow) == (1, "newest")
+    load = Load(status.url)
+    try:
+        (ready / "2").touch()
+        eventually(lambda: services.status("svc").phase == "degraded", "the bad one is refused")
+        status = services.status("svc")
+        assert status.step == 1 and status.reason.startswith("long:2 takes no requests: golden case 1 of 1")
+        (ready / "3").touch()
+        eventually(lambda: load.answers.get(3.0, 0) > 20, "the next one takes requests")
+        assert services.wait("svc", timeout_s=60).step == 3
+    finally:
+        load.stop()
+    assert load.failed == [] and set(load.answers) == {1.0, 3.0}
+    # A step that somebody names stays.
+    services.serve(ServiceRequest(run="long", step=1, name="svc"))
+    status = services.wait("svc", timeout_s=60)
+    assert (status.step, status.follow) == (1, None)
+
+
 @pytest.mark.soak
 def test_ten_replicas_over_updates_and_kills(services: LocalServices) -> None:
     """No request fails over several rolling updates of ten replicas, with replicas killed on the way."""

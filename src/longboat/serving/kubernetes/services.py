@@ -18,9 +18,10 @@ from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.submit.plan import make_manifests
 from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Forbidden, ObjectNotFound
+from longboat.kubeapi.errors import Forbidden
 from longboat.kubeapi.kinds import DEPLOYMENT, EVENT, HPA, INGRESS, PDB, POD, SECRET, SERVICE
-from longboat.serving.kubernetes import apply
+from longboat.serving.following import checked_follow, find_next
+from longboat.serving.kubernetes import apply, scaling
 from longboat.serving.kubernetes.checkpoint_pin import pin
 from longboat.serving.kubernetes.logs import follow_lines, past_lines
 from longboat.serving.kubernetes.manifests import (
@@ -31,7 +32,6 @@ from longboat.serving.kubernetes.manifests import (
     VERSION,
     ServingRecord,
     Track,
-    autoscaler_object,
     canary_replicas,
     deployment_name,
     promoted,
@@ -64,7 +64,6 @@ MOST_FAILURES = 3
 STOP_S = 300.0
 """Pods have their draining and grace; those of nodes that are lost are not waited for."""
 PROBE_MARK = "Startup probe failed: "
-METRICS = "/apis/metrics.k8s.io"
 
 
 class ClusterServices:
@@ -109,6 +108,7 @@ class ClusterServices:
             )
         if before is not None and request.weight is not None:
             serve = self._canary_size(serve, wanted_replicas(before), request.weight)
+        serve = checked_follow(request, serve, submission.job, self._notice)
         version = self._next_version(name, known)
         resume, step = None, None
         if request.with_checkpoint:
@@ -129,6 +129,7 @@ class ClusterServices:
             created=known.created if known else self.client.now(),
             last_command=known.command if known else None,
             last_serve=known.serve if known else None,
+            failed=known.failed if known and known.run == request.run else (),
         )
         made = service_objects(name, record, objects, os.urandom(8).hex(), track=track)
         if track == "canary":
@@ -138,6 +139,24 @@ class ClusterServices:
             self._scale_by_load(name, serve)
         return name
 
+    def follow(self, name: str) -> int | None:
+        """Give it the checkpoint that it is to follow; its step, None where it stays as it is. One look.
+
+        Not while a version is rolled out, or a canary is tried. Raises LongboatError."""
+        body = self._existing(name)
+        record, failure = record_of(body), self._failure(body)
+        if record.serve.follow is None or self._canary(name) is not None or not (failure or phase_of(body) == "ready"):
+            return None
+        known = record.without_failed() if failure else record
+        job = self._engine.resubmission(record.run).job
+        step = find_next(self._engine, record.run, job, record.serve, serving=record.step, failed=known.failed)
+        if step is None:
+            return None
+        if not failure:
+            self._forget_old(name, record.version)
+        self.serve(ServiceRequest(run=record.run, step=step, name=name, is_followed=True))
+        return step
+
     def _put(self, name: str, objects: Sequence[Object], *, is_new: bool) -> None:
         if is_new:
             apply.put(self.client, objects)
@@ -146,7 +165,7 @@ class ClusterServices:
         there = self._existing(name)
         # A selector cannot change, and how many there are is the autoscaler's affair where there is one.
         spec = {**deployment["spec"], "selector": there["spec"]["selector"]}
-        if self._owned_autoscaler(there) is not None:
+        if scaling.owned_autoscaler(self.client, there) is not None:
             spec["replicas"] = max(spec["replicas"], wanted_replicas(there))
         apply.change(self.client, [{**deployment, "spec": spec}, *rest])
 
@@ -194,31 +213,7 @@ class ClusterServices:
         self._scale_by_load(name, serve)
 
     def _scale_by_load(self, name: str, serve: Serve) -> None:
-        """Make, change or remove the HorizontalPodAutoscaler; say so where there can be none."""
-        body = self._existing(name)
-        if serve.most > serve.replicas:
-            reason = self._unscalable(serve)
-            if reason is None:
-                apply.put_owned(self.client, body, autoscaler_object(name, self.client.namespace, serve))
-                return
-            self._notice(f"{name} stays at {serve.replicas} replicas: {reason}")
-        apply.remove_owned(self.client, body, HPA)
-
-    def _unscalable(self, serve: Serve) -> str | None:
-        if serve.resources.cpus is None:
-            return "a cluster scales by the share of `cpus` in use, and the service asks for none (--cpus)"
-        try:
-            self.client.request("GET", METRICS)
-        except (ObjectNotFound, Forbidden):
-            return "the cluster has no metrics (metrics-server) to scale by"
-        return None
-
-    def _owned_autoscaler(self, body: Object) -> Object | None:
-        with contextlib.suppress(Forbidden):
-            there = self.client.find(HPA, body["metadata"]["name"])
-            if there is not None and (there["metadata"].get("labels") or {}).get(NAME) == body["metadata"]["name"]:
-                return there
-        return None
+        scaling.scale_by_load(self.client, self._existing(name), serve, self._notice)
 
     # looking
 

@@ -122,6 +122,7 @@ def status_of(body: Object, canary: Object | None, reason: str, namespace: str) 
         reason=reason if wanted_replicas(body) else UNFINISHED,
         created=record.created,
         user=record.user,
+        follow=record.serve.follow,
         canary=None if beside is None else shown(beside),
         weight=0 if canary is None else share_of(wanted_replicas(canary), wanted_replicas(body)),
     )

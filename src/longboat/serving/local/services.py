@@ -33,6 +33,7 @@ from longboat.engines.shared.files import (
 )
 from longboat.engines.shared.home import current_user
 from longboat.engines.shared.secrets import read_secrets
+from longboat.serving.following import checked_follow
 from longboat.serving.local.listening import checked_port
 from longboat.serving.local.pinned_checkpoint import pin_checkpoint
 from longboat.serving.local.records import ServiceFolder, Version, WantedService, existing, own, service_names
@@ -213,6 +214,7 @@ class LocalServices:
                 f"no command to serve {request.run} with, and its job file has no `serve`",
                 hint=f"longboat serve {request.run} -- python app.py --port '$PORT'",
             )
+        serve = checked_follow(request, serve, submission.job, self._notice)
         read_secrets(self.home, submission.job.secrets, submission.environment)
         step, path = None, None
         if request.with_checkpoint:

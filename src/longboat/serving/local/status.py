@@ -32,6 +32,7 @@ def status_of(wanted: WantedService, state: ServiceState, *, is_stopping: bool) 
         created=wanted.created,
         canary=None if canary is None else canary.shown,
         weight=wanted.weight,
+        follow=wanted.serve.follow,
         in_flight=sum(replica.in_flight for replica in replicas),
         answered=state.answered,
         lost=state.lost,
