@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema
 import yaml
 
-from tests.clouds.azure.simulated_azure import LOCATION, SUBSCRIPTION
 from tests.clouds.azure.simulated_arm import ArmResources, outputs_of
+from tests.clouds.azure.simulated_azure import LOCATION, SUBSCRIPTION
 from tests.clouds.simulated_rest import Body, SimulatedRefusal, SimulatedRest
 from tests.clusters.cloud import servers
 
@@ -204,4 +204,3 @@ def _size(name: str, family: str, is_closed: bool) -> Body:
     place = [{"location": LOCATION, "zones": ["1", "2"]}]
     body = {"resourceType": "virtualMachines", "name": name, "family": family, "locationInfo": place}
     return {**body, "restrictions": [{"type": "Location"}] if is_closed else []}
-

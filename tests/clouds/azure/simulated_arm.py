@@ -101,7 +101,9 @@ class ArmResources(ArmRights):
 
     def forget_group(self, group: str) -> None:
         """What goes with a resource group."""
-        self.resources = {path: each for path, each in self.resources.items() if f"/resourceGroups/{group}/" not in path}
+        self.resources = {
+            path: each for path, each in self.resources.items() if f"/resourceGroups/{group}/" not in path
+        }
 
 
 def outputs_of(template: Body, expressions: Expressions) -> Body:

@@ -1,4 +1,4 @@
-"""Who Longboat's autoscaler is for a cloud: the service account that gets the rights, and what makes its pod that. Pure."""
+"""Who Longboat's autoscaler is for a cloud: the service account with the rights, what its pod needs for it. Pure."""
 
 from __future__ import annotations
 

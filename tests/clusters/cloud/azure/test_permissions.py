@@ -9,29 +9,15 @@ import json
 
 import pytest
 
-from longboat.autoscaler.providers.azure.provider import AzureProvider
-from longboat.autoscaler.providers.provider import MachineRequest, ProviderError
-from longboat.cli.cluster import addons
 from longboat.clusters.addons.addon import PoolsText
-from longboat.clusters.cloud.azure.permissions import autoscaler_roles, cluster_role, look_role, machines_role
-from tests.autoscaler.providers.conftest import azure as machines_azure  # noqa: F401  # fixture
+from longboat.clusters.cloud.azure.permissions import autoscaler_roles, cluster_role
 from tests.clouds.azure.simulated_aks import NODES, ROOT, SimulatedAks
-from tests.clouds.azure.simulated_azure import GROUP, NODES as NODE_GROUP, SUBSCRIPTION, SimulatedAzure
-from tests.clusters.cloud.azure.test_up_down import Text, azure, change, say  # noqa: F401  # fixture
+from tests.clouds.azure.simulated_azure import SUBSCRIPTION
+from tests.clusters.cloud.azure.test_up_down import Text, change, say
 
 pytestmark = pytest.mark.clouds
 AUTOSCALER = ("addons: []", "addons: [autoscaler]\nimage: registry.example.org/longboat:1")
 ACTIONS = cluster_role("lab").actions
-
-
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> list[PoolsText]:
-    """No API server answers at the simulated AKS: what would be installed there."""
-    given: list[PoolsText] = []
-    monkeypatch.setattr(
-        addons, "install_into", lambda spec, _context, _output, who: given.append(addons.cloud_pools(spec.kind, who))
-    )
-    return given
 
 
 def go_through(capfd: Text) -> tuple[int, str]:
@@ -114,70 +100,6 @@ def test_what_the_autoscaler_needs_in_the_file(azure: SimulatedAks, capfd: Text)
     change("addons: []", "addons: [autoscaler]")
     code, text = say(capfd, "check")
     assert code == 201 and "autoscaler needs an image" in text and "longboat[azure]" in text
-
-
-def scopes(*left_out: str) -> list[tuple[str, tuple[str, ...]]]:
-    cluster = f"{ROOT}/resourceGroups/{GROUP}/providers/Microsoft.ContainerService/managedClusters/lab"
-    machines = tuple(each for each in machines_role("lab").actions if each not in left_out)
-    look = tuple(each for each in look_role("lab").actions if each not in left_out)
-    return [(f"{ROOT}/resourceGroups/{NODE_GROUP}", machines), (cluster, machines), (ROOT, look)]
-
-
-def scale(provider: AzureProvider, simulated: SimulatedAzure) -> None:
-    """Everything that the provider does."""
-    (pool,) = provider.discover().pools
-    provider.grow(pool, MachineRequest(token="a1", count=2))
-    provider.shrink(pool, [machine.id for machine in provider.list([pool]).machines], ["a1"])
-    provider.list([pool])
-    simulated.keeps_disks = True
-    provider.grow(pool, MachineRequest(token="a2", count=1))
-    machines = [machine.id for machine in provider.list([pool]).machines]
-    provider.shrink(pool, machines)
-    provider.list([pool])
-    provider.shrink(pool, machines)
-    (each,) = simulated.sets.values()
-    each.refusal = "stockout", 0, True
-    try:
-        provider.grow(pool, MachineRequest(token="a3", count=1))
-    except ProviderError as error:
-        if error.kind != "stockout":
-            raise
-
-
-# Asked by Azure itself for what a scale set is linked to; of the look at an operation the provider can do without.
-UNSEEN = {
-    "Microsoft.Network/virtualNetworks/subnets/join/action",
-    "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
-}
-
-
-def test_the_autoscalers_roles_are_enough(machines_azure: SimulatedAzure) -> None:  # noqa: F811
-    machines_azure.add_pool("gpu", zone="1")
-    machines_azure.assignments = scopes()
-    scale(machines_azure.provider(), machines_azure)
-    known = {action for role in autoscaler_roles() for action in role.actions}
-    assert machines_azure.denied == [] and machines_azure.used == known - UNSEEN
-
-
-@pytest.mark.parametrize(
-    "action", sorted({action for role in autoscaler_roles() for action in role.actions} - UNSEEN)
-)
-def test_every_right_of_the_autoscaler_is_needed(action: str, machines_azure: SimulatedAzure) -> None:  # noqa: F811
-    machines_azure.add_pool("gpu", zone="1")
-    machines_azure.assignments = scopes(action)
-    try:
-        scale(machines_azure.provider(), machines_azure)
-    except ProviderError as error:
-        assert error.kind == "auth" and action in error.message
-    assert machines_azure.denied[0] == action
-
-
-def test_it_touches_nothing_of_another_group(machines_azure: SimulatedAzure) -> None:  # noqa: F811
-    machines_azure.add_pool("gpu", zone="1")
-    machines_azure.assignments = [(scope.replace(NODE_GROUP, "elsewhere"), actions) for scope, actions in scopes()]
-    with pytest.raises(ProviderError) as caught:
-        machines_azure.provider().discover()
-    assert caught.value.kind == "auth"
 
 
 def test_the_command_prints_it(azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch) -> None:

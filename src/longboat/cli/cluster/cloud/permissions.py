@@ -32,15 +32,11 @@ def command(file: str | None, cloud: str | None, autoscaler: bool) -> None:
     settings = cloud_of(spec)
     if cloud not in (None, spec.kind):
         raise UsageError(f"--cloud {cloud}: {spec.name} is on {spec.kind}", hint="leave --cloud out")
-    shown = document(
-        spec.kind, spec.name, settings.region, autoscaler=autoscaler, with_autoscaler=settings.autoscaler
-    )
+    shown = document(spec.kind, spec.name, settings.region, autoscaler=autoscaler, with_autoscaler=settings.autoscaler)
     print(to_json(shown))
 
 
-def document(
-    cloud: str, cluster: str = "", region: str = "", *, autoscaler: bool, with_autoscaler: bool = True
-) -> Any:
+def document(cloud: str, cluster: str = "", region: str = "", *, autoscaler: bool, with_autoscaler: bool = True) -> Any:
     """`cluster` empty: for all. `with_autoscaler`: whether `up` gives rights to one."""
     if cloud == "azure":
         return azure_document(cluster, autoscaler=autoscaler, with_autoscaler=with_autoscaler)

@@ -9,7 +9,7 @@ from longboat.clusters.cloud.azure.autoscaler_template import DEPLOYMENT_VERSION
 from longboat.clusters.cloud.azure.permissions import autoscaler_roles
 
 
-class AutoscalerRights:
+class AzureAutoscalerRights:
     """Raises LongboatError with Azure's words."""
 
     def __init__(self, session: AzureSession, subscription: str, cluster: str) -> None:

@@ -65,7 +65,10 @@ def autoscaler_resources(cluster: str, spec: CloudSpec, *, cluster_version: str)
     rights = _nested(
         rights_name(cluster),
         cluster,
-        [*(_definition(role) for role in (machines, look)), _assignment(look, "subscription", "[parameters('principal')]")],
+        [
+            *(_definition(role) for role in (machines, look)),
+            _assignment(look, "subscription", "[parameters('principal')]"),
+        ],
         subscriptionId="[subscription().subscriptionId]",
         location=spec.region,
     )

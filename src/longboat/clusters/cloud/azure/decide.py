@@ -97,7 +97,9 @@ def drift(spec: CloudSpec, view: AksView) -> list[str]:
         lines.append(f"the API server is reached from {networks}, the file has {', '.join(spec.network.access)}")
     there = {pool.name: pool for pool in view.pools}
     for pool in spec.pools:
-        lines += _pool_drift(spec, pool, there[pool.name]) if pool.name in there else [f"{pool.name}: AKS has no such pool"]
+        lines += (
+            _pool_drift(spec, pool, there[pool.name]) if pool.name in there else [f"{pool.name}: AKS has no such pool"]
+        )
     names = {pool.name for pool in spec.pools}
     return lines + [f"the pool {name} is not in the file" for name in there if name not in names]
 

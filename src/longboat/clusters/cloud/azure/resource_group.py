@@ -13,7 +13,7 @@ from longboat.clouds.azure.session import CLUSTERS, COMPUTE, DISKS, SKUS, AzureS
 from longboat.clouds.rest import Body, RestFault, fault_of
 from longboat.clusters.cloud.aws.stack import Listen, ResourceEvent, ResourceState
 from longboat.clusters.cloud.azure.aks_view import AksView, read_aks
-from longboat.clusters.cloud.azure.autoscaler_rights import AutoscalerRights
+from longboat.clusters.cloud.azure.autoscaler_rights import AzureAutoscalerRights
 from longboat.clusters.cloud.azure.decide import BUSY_STATES, DIGEST_TAG, DeploymentView, GroupView, SizeView
 from longboat.clusters.cloud.azure.template import CLUSTER_TAG
 from longboat.core.errors import EngineError
@@ -75,8 +75,8 @@ class ClusterGroup:
             raise EngineError(f"the deployment of {self.cluster} tells no {name}", hint="the same command again")
         return str(value)
 
-    def rights(self) -> AutoscalerRights:
-        return AutoscalerRights(self._session, self.subscription, self.cluster)
+    def rights(self) -> AzureAutoscalerRights:
+        return AzureAutoscalerRights(self._session, self.subscription, self.cluster)
 
     def see_cluster(self) -> AksView | None:
         body = self._find(self._aks, CLUSTERS)

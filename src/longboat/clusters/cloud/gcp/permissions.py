@@ -30,8 +30,8 @@ _ALL = ("create", "delete", "get", "list", "update")
 _OBJECTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
-            "configMaps", "customResourceDefinitions", "daemonSets", "deployments", "jobs", "namespaces", "roleBindings",
-            "secrets", "serviceAccounts", "services", "storageClasses", "thirdPartyObjects",
+            "configMaps", "customResourceDefinitions", "daemonSets", "deployments", "jobs", "namespaces",
+            "roleBindings", "secrets", "serviceAccounts", "services", "storageClasses", "thirdPartyObjects",
         ),
         _ALL,
     ),
