@@ -18,7 +18,7 @@ from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.settings import LocalSettings
 from longboat.engines.local.status import ENGINE, EndedRuns, brief_status, full_status
-from longboat.engines.local.supervise.spawn import spawn, supervisor_environment, take_over
+from longboat.engines.local.supervise.spawn import first_environment, spawn, take_over
 from longboat.engines.local.supervise.wakeups import wake
 from longboat.engines.shared.files import write_value
 from longboat.engines.shared.home import Home, check_run_id
@@ -115,7 +115,7 @@ class LocalEngine:
     def _launch(self, submission: Submission, record: LocalRecord, files: RunFiles, lock: int) -> None:
         try:
             stdin = submission.stdin if record.containers is None else None
-            spawn(files, lock, supervisor_environment(record, submission.environment), stdin=stdin)
+            spawn(files, lock, first_environment(record, submission.environment), stdin=stdin)
         finally:
             os.close(lock)
 
