@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Mapping
 
-FOLDER = "/dev/shm"
-"""Files here are memory. Anybody may write into it: a name is believed for its owner and its mode, not for being there."""
+from longboat.core.guards.lazy_pattern import lazy_pattern
 
-_UID = re.compile(r"[0-9a-f]{12}")
+FOLDER = "/dev/shm"
+"""Files here are memory. Anybody may write into it: a file is believed for its owner and mode, not for being there."""
+
+_UID = lazy_pattern(r"[0-9a-f]{12}")
 _MOST = 4 << 20
 """Twice what Linux passes to a program."""
 

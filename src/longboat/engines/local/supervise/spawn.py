@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import time
@@ -118,6 +119,25 @@ def reap_supervisors() -> None:
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
                 continue
         _children.remove(pid)
+
+
+def nap(seconds: float) -> None:
+    """Sleep; no longer than until a supervisor ends that this process started: so has its run, most likely."""
+    if len(_children) != 1 or not hasattr(os, "pidfd_open"):
+        time.sleep(seconds)
+        return
+    try:
+        descriptor = os.pidfd_open(_children[0])
+    except OSError:  # an old kernel, or reaped meanwhile by another thread
+        time.sleep(seconds)
+        return
+    try:
+        if select.select([descriptor], [], [], seconds)[0]:
+            reap_supervisors()
+    except ValueError:  # too many open files for select
+        time.sleep(seconds)
+    finally:
+        os.close(descriptor)
 
 
 def take_over(
