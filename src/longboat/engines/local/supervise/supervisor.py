@@ -99,6 +99,8 @@ class Supervisor:
             self._notify()
 
     def _notify(self) -> None:
+        if not (self.home.root / "config.yaml").exists():
+            return
         from longboat.engines.lifecycle.notices import send_detached
         from longboat.engines.local.status import brief_status
 
