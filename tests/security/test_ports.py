@@ -20,7 +20,8 @@ pytestmark = pytest.mark.cluster
 
 OTHERS = (
     "/", "/runs", "/api/runs", "/api/state", "/logs", "/logs/train", "/metrics/train", "/metrics/../../etc/passwd",
-    "/config", "/debug/pprof/", "/..%2f..%2fetc/passwd", "//etc/passwd", "/healthz/../metrics/x", "/readyz?verbose&run=train",
+    "/config", "/debug/pprof/", "/..%2f..%2fetc/passwd", "//etc/passwd",
+    "/healthz/../metrics/x", "/readyz?verbose&run=train",
 )  # fmt: skip
 
 
