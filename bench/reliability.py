@@ -94,7 +94,7 @@ def storm(options: argparse.Namespace) -> int:
         while not is_over():
             with tally.lock:
                 number = options.replay if options.replay is not None else seeds.randrange(1 << 31)
-            episode = draw(number, engine.KINDS)
+            episode = draw(number, engine.KINDS, engine.PARTS)
             folder = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=root))
             kills, complaints = engine.play(episode, folder, command_s)
             tally.note(episode, kills, complaints)

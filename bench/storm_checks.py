@@ -7,10 +7,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from longboat.core.runs import LogLine, RunStatus
 from storm_plan import Episode, allowed_codes, expected
 from storm_trainer import Witness
-
-from longboat.core.runs import LogLine, RunStatus
 
 
 class Aftermath:
@@ -21,7 +20,13 @@ class Aftermath:
 
     def complaints(self, lines: Sequence[LogLine], checkpoints: Path) -> list[str]:
         by_model = self.wild() if self.episode.is_wild else self.exact()
-        return [*by_model, *self.twice(), *self.wrong_lines(lines), *self.damaged(checkpoints), *self.witness.complaints()]
+        return [
+            *by_model,
+            *self.twice(),
+            *self.wrong_lines(lines),
+            *self.damaged(checkpoints),
+            *self.witness.complaints(),
+        ]
 
     def has_ended_well(self) -> bool:
         attempts = {attempt for attempt, _ in self.witness.starts()}
@@ -48,7 +53,11 @@ class Aftermath:
             complaints.append(f"{len(status.attempts)} attempts in place of {len(wanted.attempts)}: {status.reason}")
         for attempt, model in zip(status.attempts, wanted.attempts, strict=False):
             is_last = attempt.number == len(wanted.attempts) - 1
-            complaints += [] if is_last and wanted.phase == "stopped" else self.wrong_failure(attempt.number, model.exit_code, model.rank)
+            complaints += (
+                []
+                if is_last and wanted.phase == "stopped"
+                else self.wrong_failure(attempt.number, model.exit_code, model.rank)
+            )
             for rank in range(self.episode.ranks):
                 printed = self.witness.printed(attempt.number, rank)
                 if printed != list(range(model.resumed + 1, model.last + 1)):
@@ -79,7 +88,9 @@ class Aftermath:
         """Every line that a rank knows to be written stands there once, in order. One more may have been on its way."""
         complaints = []
         for attempt, rank in sorted(set(self.witness.starts())):
-            data = [line.data.decode() for line in lines if (line.attempt, line.rank, line.stream) == (attempt, rank, "out")]
+            data = [
+                line.data.decode() for line in lines if (line.attempt, line.rank, line.stream) == (attempt, rank, "out")
+            ]
             steps = [int(text.split()[1]) for text in data if text.startswith("line ") and text.endswith("\n")]
             printed = self.witness.printed(attempt, rank)
             if steps[: len(printed)] != printed or len(steps) > len(printed) + 1 or steps != sorted(set(steps)):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+WILD = 0.25
+"""Share of the episodes whose blows fall at any moment."""
 SIGKILLED, LOST, STOPPED = 137, 208, 143
 COMMANDS = (
     ("ps", "-a"), ("status", "train"), ("logs", "train"), ("logs", "-f", "train"), ("explain", "train"),
@@ -39,6 +41,13 @@ class KilledCommand(NamedTuple):
     """As a share of the time that a command takes here."""
 
 
+class Disturbance(NamedTuple):
+    """A part that is killed and started again while this attempt stands still; the training goes on."""
+
+    kind: str
+    attempt: int
+
+
 class Episode(NamedTuple):
     seed: int
     nodes: int
@@ -52,6 +61,7 @@ class Episode(NamedTuple):
 
     blows: tuple[Blow, ...]
     commands: tuple[KilledCommand, ...]
+    disturbances: tuple[Disturbance, ...]
     is_wild: bool
     is_stopped: bool
 
@@ -75,14 +85,14 @@ class Expected(NamedTuple):
     attempts: tuple[ExpectedAttempt, ...]
 
 
-def draw(seed: int, kinds: tuple[str, ...], *, most_ranks: int = 4, wild: float = 0.25) -> Episode:
-    """The episode of this seed. `kinds`: of blows that an engine knows."""
+def draw(seed: int, kinds: tuple[str, ...], parts: tuple[str, ...] = (), *, most_ranks: int = 4) -> Episode:
+    """The episode of this seed. `kinds`: of blows that an engine knows; `parts`: what may be killed besides."""
     chance = random.Random(seed)
     nodes, procs = chance.choice([(n, p) for n in (1, 2, 3) for p in (1, 2) if n * p <= most_ranks])
     gpus = chance.choice((0, 0, 1)) if nodes <= 2 else 0
     steps, every = chance.randint(6, 14), chance.randint(1, 4)
     retries = chance.choice((0, 1, 2, 3))
-    is_wild = chance.random() < wild
+    is_wild = chance.random() < WILD
     falls = chance.randint(0, retries + 1)
     blows: list[Blow] = []
     newest = 0
@@ -98,10 +108,14 @@ def draw(seed: int, kinds: tuple[str, ...], *, most_ranks: int = 4, wild: float 
         KilledCommand(chance.choice(COMMANDS), chance.randint(0, max(0, len(blows) - 1)), chance.random() * 1.2)
         for _ in range(chance.randint(0, 3) if blows else 0)
     )
+    disturbances = tuple(
+        Disturbance(chance.choice(parts), chance.randrange(len(blows)))
+        for _ in range(chance.randint(0, 2) if blows and parts else 0)
+    )
     is_stopped = bool(blows) and not is_wild and chance.random() < 0.2
     return Episode(
         seed, nodes, procs, gpus, retries, chance.choice(("in-place", "in-place", "new")), steps, every,
-        tuple(blows), commands, is_wild, is_stopped,
+        tuple(blows), commands, disturbances, is_wild, is_stopped,
     )  # fmt: skip
 
 
@@ -127,7 +141,9 @@ def expected(episode: Episode) -> Expected:
 
 def allowed_codes(episode: Episode, fallen: list[str], has_ended_well: bool) -> set[int]:
     """Of a wild episode: `fallen` are the kinds that hit somebody, `has_ended_well`: all ranks came to their end."""
-    effects = {SIGKILLED if kind == "rank" else LOST for kind in fallen if kind in ("rank", "launcher", "supervisor", "pod")}
+    effects = {
+        SIGKILLED if kind == "rank" else LOST for kind in fallen if kind in ("rank", "launcher", "supervisor", "pod")
+    }
     hits = sum(kind in ("rank", "launcher", "supervisor", "pod") for kind in fallen)
     if hits <= episode.retries:
         return {0}

@@ -66,7 +66,12 @@ note("end")
 
 def job_of(episode: Episode, witness: str, **more: object) -> dict[str, object]:
     holds = {} if episode.is_wild else {str(blow.attempt): blow.step for blow in episode.blows}
-    variables = {"WITNESS": witness, "STEPS": str(episode.steps), "EVERY": str(episode.every), "HOLDS": json.dumps(holds)}
+    variables = {
+        "WITNESS": witness,
+        "STEPS": str(episode.steps),
+        "EVERY": str(episode.every),
+        "HOLDS": json.dumps(holds),
+    }
     return {
         "name": "train",
         "run": ["python", "train.py"],
