@@ -57,10 +57,10 @@ class PaceGauges:
     def families(self) -> Iterator[Family]:
         self._scraped = time.monotonic()
         with self._lock:
-            told = sorted((key, run) for key, (at, run) in self._told.items() if self._scraped - at < FRESH_S)
+            fresh = sorted((key, run) for key, (at, run) in self._told.items() if self._scraped - at < FRESH_S)
         for name, text, figure in _FIGURES:
             values: list[LabelledValue] = []
-            for (namespace, run_name), run in told:
+            for (namespace, run_name), run in fresh:
                 value = figure(run)
                 if value is not None and value == value:
                     values.append(((("namespace", namespace), ("run", run_name)), float(value)))
