@@ -127,3 +127,6 @@ RUN_STOPPED_EXIT = 143
 
 RUN_HANG_EXIT = 210
 """Exit code of a run ended because a rank made no progress for longer than `stall`."""
+
+RUN_REPLACED_EXIT = 213
+"""Only of a launcher's process in a pod: its Job makes another pod in its place."""

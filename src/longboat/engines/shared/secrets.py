@@ -4,17 +4,17 @@ except into that store, readable by its owner only."""
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from longboat.core.errors import EngineError, LongboatError, NotFound, SecretMissing, UsageError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.guards.masking import LEAST
 from longboat.core.jobs import Secret
 from longboat.engines.shared.files import disk, make_folder, write_bytes
 from longboat.engines.shared.home import Home
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOLDER = "secrets"
 _HINT = "encode it, with base64 for example, and decode it in the job"
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -299,6 +297,8 @@ def _release(descriptors: list[int], folders: Sequence[Path]) -> None:
 
 
 def _is_free(port: int) -> bool:
+    import socket  # not at the start: a run of one plain rank needs no port
+
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -325,7 +325,7 @@ class AddressBlocks:
         folder = home.folder("addresses")
         self.folders = [folder]
         blocks: list[int] = []
-        first = random.randrange(len(ADDRESS_BLOCKS))
+        first = int.from_bytes(os.urandom(4), sys.byteorder) % len(ADDRESS_BLOCKS)
         for block in (*ADDRESS_BLOCKS[first:], *ADDRESS_BLOCKS[:first]):
             if len(blocks) * BLOCK_NODES >= nodes:
                 break
