@@ -114,8 +114,9 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequ
     """Import images from an archive instead of a registry, through stdin. `references`: those of a bundle, or of
     add-ons, which may come later than the rest.
     """
-    source = spec.source.location if spec.source.kind == "files" else spec.source.images
-    if source is None:
+    archive, checksum = spec.source.image_archive
+    source = spec.source.location if spec.source.kind == "files" else archive
+    if not source:
         return None
     wanted = [
         f"registry.k8s.io/pause:{spec.versions.pause}",
@@ -131,6 +132,10 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequ
     if spec.source.kind == "packages" and is_url(source):  # a pipe hides the exit code of what comes first
         only = "--proto '=https' --proto-redir '=https' " if source.startswith("https://") else ""  # all the way
         script = f'{named}curl -fsSL {only}--retry 3 -o "$LB/images.tar" {shlex.quote(source)}\n'
+        if checksum:
+            script += f"""printf '%s  %s\\n' {checksum} "$LB/images.tar" | sha256sum -c --quiet - >/dev/null 2>&1 ||
+    {{ rm "$LB/images.tar"; fail "error: {source} is not what the cluster file names: its checksum is another one"; }}
+"""
         script += f'{load} < "$LB/images.tar" >/dev/null\nrm "$LB/images.tar"\n'
         return Step(host=host.name, name="images", title=title, script=script, timeout_s=IMAGES_S)
     script = f"{named}{load} >/dev/null\n"
