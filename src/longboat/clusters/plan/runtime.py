@@ -118,17 +118,19 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequ
     source = spec.source.location if spec.source.kind == "files" else archive
     if not source:
         return None
-    wanted = [
+    every_node_runs = [
         f"registry.k8s.io/pause:{spec.versions.pause}",
         f"registry.k8s.io/kube-proxy:v{spec.versions.kubernetes}",
         *([spec.versions.device_plugin_image] if wants_gpus(spec, host, facts) else ()),
-        *references,
     ]
+    wanted = [*every_node_runs, *references]
     if set(wanted) <= set(facts.images):
         return Kept(host=host.name, name="images", reason="the images of this version are there")
     title = f"import images from {source}"
     load = "ctr -n k8s.io images import -"
     named = f"# {shlex.join(wanted)}\n"  # other images are another step
+    if "images" in dict(facts.done) and not set(every_node_runs) <= set(facts.images):
+        named += "# they were there, and were removed\n"  # by the kubelet, as the disk was full
     if spec.source.kind == "packages" and is_url(source):  # a pipe hides the exit code of what comes first
         only = "--proto '=https' --proto-redir '=https' " if source.startswith("https://") else ""  # all the way
         script = f'{named}curl -fsSL {only}--retry 3 -o "$LB/images.tar" {shlex.quote(source)}\n'
