@@ -35,7 +35,7 @@ WORDS = {
     "throttled": (403, "rateLimitExceeded", "Rate Limit Exceeded"),
 }
 """Kind -> status (200: the group tells it later), code and words."""
-TYPES = {"a3-highgpu-8g": (208, 1872, 8), "e2-standard-4": (4, 16, 0)}
+TYPES = {"a3-highgpu-8g": (208, 1872, 8), "e2-standard-4": (4, 16, 0), "e2-standard-2": (2, 8, 0)}
 
 
 class SimulatedGroup:
