@@ -54,6 +54,8 @@ class CloudPool(Value, frozen=True):
     """`new`, or the name of a group that exists."""
     reservation: str | None = None
     """A capacity reservation that the machines are taken from."""
+    flex_start: bool = False
+    """All machines of an order at once, when there is room; for a week at most. Google's."""
 
 
 class CloudStorage(Value, frozen=True):

@@ -8,7 +8,7 @@ from longboat.clusters.cloud.fields import NETWORKS, Field, common_fields, pool_
 from longboat.clusters.cloud.spec import CloudNetwork
 from longboat.specs.fields.composites import ListOf, Shape
 from longboat.specs.fields.rules import NAME, NAME_EXPECTED
-from longboat.specs.fields.scalars import FieldPath
+from longboat.specs.fields.scalars import FieldPath, Flag
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 REGION = r"[a-z]{2,12}-[a-z]{3,12}[0-9]{1,2}"
@@ -43,6 +43,12 @@ POOL = Shape(
             name="reservation",
             kind=text_field("the name of a reservation", NAME),
             doc="Reservation that its machines are taken from.",
+        ),
+        Field(
+            name="flex_start",
+            kind=Flag(),
+            doc="All machines of an order at once, when there is room; each for a week at most.",
+            default="false",
         ),
     ),
 )
