@@ -39,6 +39,12 @@ SIZES = (
     ("Standard_NC4as_T4_v3", "standardNCASv3_T4Family", False),
 )
 """Name, family, whether the subscription may not have it."""
+PARTS = {
+    "vnetSubnetID": "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "proximityPlacementGroupID": "Microsoft.Compute/proximityPlacementGroups/write",
+    "capacityReservationGroupID": "Microsoft.Compute/capacityReservationGroups/deploy/action",
+}
+"""What Azure asks for parts of a pool that exist."""
 LOOKS = 2  # after so many looks what goes on has ended
 
 
@@ -158,6 +164,10 @@ class SimulatedAks(ArmResources, SimulatedRest):
             pool["provisioningState"] = state
 
     def _make_cluster(self, resource: Body) -> None:
+        for pool in resource["properties"]["agentPoolProfiles"]:
+            for name, action in PARTS.items():
+                if name in pool:
+                    self.need(action, pool[name])
         del resource["type"], resource["apiVersion"], resource["name"]
         described = self.described[0]
         schema = {**described["bodies"]["ManagedCluster"], "$defs": described["$defs"]}

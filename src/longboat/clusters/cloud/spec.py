@@ -23,7 +23,11 @@ class CloudNetwork(Value, frozen=True):
     vpc: str | None = None
     """Of an existing network."""
     subnets: tuple[tuple[str, str], ...] = ()
-    """Of an existing network: zone to subnet."""
+    """Of an existing network of AWS: zone to subnet."""
+    name: str | None = None
+    """Of an existing network of Google Cloud."""
+    subnet: str | None = None
+    """Of an existing network of Azure (its id) or Google Cloud (its name)."""
     access: tuple[str, ...] = ("0.0.0.0/0",)
     """Networks from which the API server is reached."""
 

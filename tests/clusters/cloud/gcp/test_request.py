@@ -22,7 +22,7 @@ FILE = """
 name: lab
 kind: gcp
 region: us-central1
-network: {access: [192.0.2.0/24]}
+network: {access: [192.0.2.0/24], name: research, subnet: nodes}
 pools:
 - {name: cpu, type: e2-standard-4, count: 2}
 - name: gpu
@@ -83,6 +83,7 @@ def test_pools(tmp_path: Path) -> None:
     assert gpu["config"]["taints"] == [{"key": "x", "value": "y", "effect": "NO_SCHEDULE"}]
     assert gpu["placementPolicy"] == {"type": "COMPACT"} and gpu["config"]["spot"] is True
     assert held["config"]["reservationAffinity"]["values"] == ["mine"]
+    assert (cluster["network"], cluster["subnetwork"]) == ("research", "nodes")
     assert cluster["resourceLabels"] == {"team": "vision", "longboat-cluster": "lab"}
 
 

@@ -26,6 +26,11 @@ _ACCESS = Field(
     name="access", kind=NETWORKS, doc="Networks from which the API server is reached.", default="[0.0.0.0/0]"
 )
 
+_PLACES = (
+    Field(name="name", kind=text_field("the name of a network", NAME), doc="A network that exists.", default="default"),
+    Field(name="subnet", kind=text_field("the name of a subnetwork", NAME), doc="A subnetwork of it, in the region."),
+)
+
 POOL = Shape(
     fields=(
         *pool_fields(
@@ -58,9 +63,9 @@ GCP_FILE = Shape(
         *common_fields("gcp", text_field("a region such as us-central1", REGION), POOL),
         Field(
             name="network",
-            kind=Shape(fields=(_ACCESS,), build=_network),
-            doc="Who reaches the API server.",
-            default="everybody",
+            kind=Shape(fields=(_ACCESS, *_PLACES), build=_network),
+            doc="Who reaches the API server, and where its machines are.",
+            default="the project's own",
         ),
     ),
 )

@@ -55,6 +55,8 @@ def make_request(cluster: str, spec: CloudSpec, table: MachineTable, project: st
         "resourceLabels": {**dict(spec.tags), CLUSTER_LABEL: cluster},
         "shieldedNodes": {"enabled": True},
     }
+    places = (("network", spec.network.name), ("subnetwork", spec.network.subnet))
+    body |= {key: name for key, name in places if name is not None}
     if spec.autoscaler:
         body["workloadIdentityConfig"] = {"workloadPool": workload_pool(project)}
     if spec.network.access != ("0.0.0.0/0",):
