@@ -244,3 +244,12 @@ def disk_use(path: Path) -> int:
         except OSError:
             continue
     return total
+
+
+def find_program(name: str, path: str) -> str | None:
+    """A program by its name in these folders, as `shutil.which` finds it. That one imports the compressors."""
+    for folder in path.split(os.pathsep):
+        program = os.path.join(folder, name)
+        if os.access(program, os.X_OK) and not os.path.isdir(program):
+            return program
+    return None
