@@ -75,7 +75,7 @@ def measure() -> dict[str, float]:
 
 
 def trivial_job(longboat: str) -> dict[str, float]:
-    """`longboat run -- true` and `python -c pass` in turns, in an empty folder, with modules compiled as pip leaves them."""
+    """`longboat run -- true` and `python -c pass` in turns, in an empty folder, with compiled modules."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # the supervisor's time counts too
     commands = {"python": [sys.executable, "-c", "pass"], "job": [longboat, "run", "--", "true"]}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
