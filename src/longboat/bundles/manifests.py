@@ -5,10 +5,10 @@ Pure: nothing here reads a file. Taking a snapshot is in `snapshot`, keeping it 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Literal
 
+from longboat.bundles.source.digests import sha256_of
 from longboat.bundles.trees import (
     DEFAULT_LIMITS,
     GIB,
@@ -89,7 +89,7 @@ def tree_hash(entries: Iterable[Entry]) -> str:
             parts.append(f"link\0{entry.path}\0{entry.target}\0")
         else:
             parts.append(f"{'exec' if entry.executable else 'file'}\0{entry.path}\0{entry.hash}\0")
-    return hashlib.sha256("".join(parts).encode()).hexdigest()
+    return sha256_of("".join(parts).encode())
 
 
 EMPTY_HASH = tree_hash(())
