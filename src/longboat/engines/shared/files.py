@@ -182,8 +182,13 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
 
 def remove_tree(path: Path) -> None:
     """Remove a folder with its contents, read-only files included; a missing one is no error."""
-
-    import shutil
+    try:
+        path.rmdir()  # many are empty
+        return
+    except FileNotFoundError:
+        return
+    except OSError:
+        import shutil  # not at the start: with it come the compressors
 
     def retry(function: Any, name: str, error: Any) -> None:
         if isinstance(error[1], FileNotFoundError):
