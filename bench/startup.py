@@ -77,7 +77,11 @@ def measure() -> dict[str, float]:
 def trivial_job(longboat: str) -> dict[str, float]:
     """`longboat run -- true` and `python -c pass` in turns, in an empty folder, with compiled modules."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # the supervisor's time counts too
-    commands = {"python": [sys.executable, "-c", "pass"], "job": [longboat, "run", "--", "true"]}
+    commands = {
+        "python": [sys.executable, "-c", "pass"],
+        "libraries": [sys.executable, "-c", "import click, msgspec"],
+        "job": [longboat, "run", "--", "true"],
+    }
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as empty:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -95,9 +99,11 @@ def trivial_job(longboat: str) -> dict[str, float]:
         "python -c pass, s": wall["python"],
         "trivial job, s": wall["job"],
         "trivial job / python -c pass": wall["job"] / wall["python"],
+        "loading click and msgspec / python -c pass": wall["libraries"] / wall["python"],
         "python -c pass, CPU s": cpu["python"],
         "trivial job, CPU s of all its processes": cpu["job"],
         "trivial job / python -c pass, CPU": cpu["job"] / cpu["python"],
+        "loading click and msgspec / python -c pass, CPU": cpu["libraries"] / cpu["python"],
     }
 
 
