@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from longboat.bundles.source.digests import sha256_of
 from longboat.bundles.trees import (
     DEFAULT_LIMITS,
     GIB,
@@ -24,6 +23,7 @@ from longboat.bundles.trees import (
     leaves_lexically,
     leaves_tree,
 )
+from longboat.core.guards.digests import sha256_of
 from longboat.core.jobs import Value
 
 __all__ = [

@@ -19,12 +19,12 @@ from longboat.bundles.manifests import (
 )
 from longboat.bundles.parallel import for_each
 from longboat.bundles.source import git, limits, secret_files
-from longboat.bundles.source.digests import sha256_of
 from longboat.bundles.source.reading import FileContent, read_into
 from longboat.bundles.source.scan import Scan, unreadable
 from longboat.bundles.source.statcache import StatCache
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError
+from longboat.core.guards.digests import sha256_of
 from longboat.core.words import counted
 
 __all__ = ["Entry", "TreeLimits", "CodeSnapshot", "take"]

@@ -31,6 +31,8 @@ def test_a_killed_supervisor_is_noticed_and_the_run_is_lost(local: LocalJobs) ->
     assert "supervisor" in ended.reason
     assert local.place.processes(run.uid) == []
     assert local.text(run.name).count("ready") == 4
+    queued = [path.name for path in (local.home.root / "queue").iterdir() if path.name[0] != "."]
+    assert queued == [], "its place in the queue went with it"
     after = local.run("print('free')", name="after", gpus=2, environment=local.place.with_gpus("a", "b"))
     assert after.phase == "succeeded"
 

@@ -13,10 +13,10 @@ import msgspec
 
 from longboat.bundles import durable
 from longboat.bundles.disk import replace_file
-from longboat.bundles.source.digests import sha256_of
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import LongboatError
 from longboat.core.guards.decoding import decode_msgpack
+from longboat.core.guards.digests import sha256_of
 from longboat.core.jobs import Value
 
 _VERSION = 1

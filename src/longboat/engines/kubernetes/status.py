@@ -180,9 +180,7 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=redacted_job(record.job),
     )
-    in_place = {
-        each.number: AttemptMarks(trained=each.running) for each in status.attempts if each.restart == "in-place"
-    }
+    in_place = {each.number: AttemptMarks(trained=each.running) for each in status.attempts if each.is_in_place}
     return with_timeline(status, {**_marks(snapshot), **in_place}, pulls=True)
 
 
@@ -205,7 +203,8 @@ def _in_place(status: RunStatus, had: PodAttempts, record: Record) -> RunStatus:
     if failure is None or status.phase not in ("running", "starting"):
         return status
     note = retry_note(failure, number=had.last, retries=record.job.retries)
-    return msgspec.structs.replace(status, phase="recovering", reason=note)
+    waits = f"; {status.reason}" if status.reason else ""
+    return msgspec.structs.replace(status, phase="recovering", reason=note + waits)
 
 
 def _with_resumed(status: RunStatus, answers: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:

@@ -292,11 +292,12 @@ class LocalEngine:
         wake(files)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
-        from longboat.engines.local.removal import purge_store_of, remove_run
+        from longboat.engines.local.removal import purge_store_of, remove_leftovers, remove_run
 
         try:
             directory = self.home.run_dir(run)
         except NotFound:
+            remove_leftovers(self.home)  # of a removal of this run that was killed
             if purge and self._purge_left(run):
                 return
             raise

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from longboat.bundles.source.digests import sha256_of
+from longboat.core.guards.digests import sha256_of
 
 SHORT = 48
 """Bytes that are short enough: names below TMPDIR have 59 left, and multiprocessing's have 32."""

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from longboat.bundles.source import digests
-from longboat.bundles.source.digests import SMALL, sha256_of
+from longboat.core.guards import digests
+from longboat.core.guards.digests import SMALL, sha256_of
 
 TEXTS = [b"", b"abc", b"\0" * 1000, b"x" * SMALL, b"x" * (SMALL + 1)]
 
@@ -22,7 +22,7 @@ def test_it_is_what_hashlib_computes(names: tuple[str, ...], monkeypatch: pytest
 
 
 def test_openssl_is_not_loaded_for_little() -> None:
-    load = "import sys; from longboat.bundles.source.digests import sha256_of; sha256_of(b'x')"
+    load = "import sys; from longboat.core.guards.digests import sha256_of; sha256_of(b'x')"
     program = f"{load}; print('_hashlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
