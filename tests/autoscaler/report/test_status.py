@@ -105,7 +105,7 @@ def test_each_part_is_written_when_it_has_changed() -> None:
 
 def test_numbers_that_change_in_every_loop_are_told_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("longboat.autoscaler.report.status.time.monotonic", lambda: clock[0])
     client = Written()
     reporter = Reporter(cast(Client, client), "home", "me", print)
     base = turn(NOW)

@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from longboat.core.guards import lazy_pattern as module
 from longboat.core.guards.lazy_pattern import lazy_pattern
 
 
 def test_it_is_compiled_once_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[object] = []
-    monkeypatch.setattr(module.re, "compile", lambda *given: compiled.append(given) or _compile(*given))
+    monkeypatch.setattr(
+        "longboat.core.guards.lazy_pattern.re.compile", lambda *given: compiled.append(given) or _compile(*given)
+    )
     pattern = lazy_pattern(r"(?P<letter>[a-c])", re.IGNORECASE)
     assert not compiled
     found = pattern.fullmatch("B")

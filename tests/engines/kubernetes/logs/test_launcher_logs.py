@@ -59,7 +59,7 @@ def test_who_was_refused_once_asks_again_a_little_later(monkeypatch: pytest.Monk
         return answer
 
     monkeypatch.setattr(launcher_logs, "Session", connect)
-    monkeypatch.setattr(launcher_logs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("longboat.engines.kubernetes.logs.launcher_logs.time.monotonic", lambda: now[0])
     logs = LauncherLogs(cast(Client, None), "default", "pod")
     with pytest.raises(Forbidden):
         list(logs.read({}, follow=False))
@@ -78,7 +78,7 @@ def test_who_is_refused_twice_has_no_right(monkeypatch: pytest.MonkeyPatch) -> N
         raise Forbidden("pods/exec is forbidden")
 
     monkeypatch.setattr(launcher_logs, "Session", connect)
-    monkeypatch.setattr(launcher_logs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("longboat.engines.kubernetes.logs.launcher_logs.time.monotonic", lambda: now[0])
     logs = LauncherLogs(cast(Client, None), "default", "pod")
     for _ in range(2):
         assert logs.is_usable
