@@ -27,11 +27,9 @@ MOST_FRESH = 4 << 20
 
 def metrics_of_run(files: RunFiles, status: RunStatus) -> RunMetrics:
     metrics = join(status.name, node_files(files))
-    return (
-        metrics
-        if metrics.series or metrics.system
-        else last_points(status.name, status.step, status.metrics, status.ended or time.time())
-    )
+    if metrics.series or metrics.system:
+        return metrics
+    return last_points(status.name, status.step, status.metrics, status.ended or time.time(), metrics.software)
 
 
 def node_files(files: RunFiles) -> list[NodeFile]:

@@ -19,6 +19,7 @@ LABEL = f"{DOMAIN}/"
 MONITOR_GRACE_S = 40.0
 """What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
 LEASE_BELIEVED_S = 60.0  # a Lease that stopped long before says nothing about this silence: its clock may be wrong
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MOST_INDEXES = 100_000  # more than pods of any job here; anybody may write such a range
 _NOT_THERE = re.compile(r'(?:volume "([^"]*)".*)?hostPath type check failed: (\S+) is not a (directory|file)')
 
@@ -46,6 +47,7 @@ class PodView(Value, frozen=True):
     is_lost: bool = False  # its node is lost; `end` is our judgement, nobody reported it
     tolerations: tuple[dict[str, Any], ...] = ()  # of one pod that was read whole, not of a list
     unhealthy_devices: tuple[str, ...] | None = None  # GPUs it has; None: the cluster does not tell (before 1.36)
+    digest: str = ""  # of its image
     end: PodEnd | None = None
 
     @property
@@ -152,6 +154,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         tolerations=tuple(spec.get("tolerations") or ()),
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         unhealthy_devices=_unhealthy_devices(container),
+        digest="".join(_DIGEST.findall(str(container.get("imageID") or ""))[-1:]),
         end=end,
     )
 
