@@ -47,9 +47,7 @@ def without_results(source: bytes) -> bytes:
     lines = source.split(b"\n")
     for number, line in enumerate(lines):
         head, arrow, result = line.rpartition(b") -> ")
-        if arrow and result.endswith(b":") and head.lstrip().startswith((b"def ", b"async def ")):
-            lines[number] = head + b"):"
-        elif line.lstrip().startswith(b") -> ") and line.endswith(b":"):
+        if arrow and result.endswith(b":") and (not head.strip() or head.lstrip().startswith((b"def ", b"async def "))):
             lines[number] = head + b"):"
     return b"\n".join(lines)
 

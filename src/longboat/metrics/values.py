@@ -43,6 +43,9 @@ class Software(Value, frozen=True):
     gpus: dict[str, int] = {}  # by type, how many on all nodes
 
 
+NOTHING_SEEN = Software()
+
+
 class RunMetrics(Value, frozen=True):
     run: str
     series: dict[str, tuple[StepPoint, ...]] = {}  # by metric, in the order of steps
@@ -65,7 +68,7 @@ class Activity(Value, frozen=True):
 
 
 def last_points(
-    run: str, step: int | None, metrics: Mapping[str, float], at: float, software: Software = Software()
+    run: str, step: int | None, metrics: Mapping[str, float], at: float, software: Software = NOTHING_SEEN
 ) -> RunMetrics:
     """The last value of each metric, where nothing more is left of a run. Pure."""
     last = metrics if step is not None else {}

@@ -109,15 +109,15 @@ def trial_report(trial: SweepTrial, metric: Metric | None) -> TrialReport:
 
 def planned_trials(sweep: Sweep) -> int:
     """How many trials there will be."""
-    points = grid_size(sweep) if sweep.method != "tpe" and is_finite(sweep) else None
+    points = grid_size(sweep) if sweep.method not in ("tpe", "optuna") and is_finite(sweep) else None
     return min(count for count in (points, sweep.trials) if count is not None)
 
 
 def known_points(sweep: Sweep, seed: str) -> list[dict[str, Scalar]]:
     """Points that are known before anything has run."""
     count = planned_trials(sweep)
-    if sweep.method == "tpe":
-        count = min(count, STARTUP)
+    if sweep.method in ("tpe", "optuna"):
+        count = min(count, STARTUP) if sweep.method == "tpe" else 0
     points = (next_point(sweep, seed, number) for number in range(1, count + 1))
     return [point for point in points if point is not None]
 

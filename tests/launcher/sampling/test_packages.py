@@ -41,7 +41,7 @@ def test_the_packages_of_a_virtual_environment_are_those_that_it_imports(environ
         ["make"],
     ):
         assert software(command, env, "/") == {
-            "python": "python%d.%d" % sys.version_info[:2],
+            "python": f"python3.{sys.version_info.minor}",
             "packages": {"numpy": "2.1.0", "PyYAML": "6.0.1"},
         }
     more = environment.parent / "more"
