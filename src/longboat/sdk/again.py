@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Mapping
 
 from longboat.core.words import listing
 from longboat.engines.engine import Engine, Submission
 from longboat.engines.lifecycle.resubmission import changed_since
-from longboat.launcher.sampling.packages import software
 from longboat.metrics.values import Software
 
 MOST = 5
@@ -22,7 +19,9 @@ def notices_of(place: Engine, run: str, submission: Submission) -> list[str]:
     images = place.status(run).images
     notices = changed_since(submission, is_cluster=is_cluster, images=images)
     if not is_cluster and not images:
-        notices += changed_software(place.metrics_of(run).software, _software_now(submission))
+        from longboat.engines.local.metrics import software_now
+
+        notices += changed_software(place.metrics_of(run).software, software_now(submission))
     return notices
 
 
@@ -47,15 +46,3 @@ def changed_software(then: Software, now: Software) -> list[str]:
 
 def _gpus(counts: Mapping[str, int]) -> str:
     return listing([f"{count} x {kind}" for kind, count in counts.items()], MOST)
-
-
-def _software_now(submission: Submission) -> Software:
-    """As the ranks of a new run would find it; nothing of the packages where `setup` installs them."""
-    from longboat.engines.local.queue.machine import observe_gpus
-
-    job, environment = submission.job, {**os.environ, **submission.environment}
-    gpus = Counter(gpu.type for gpu in observe_gpus(environment) if gpu.type) if job.gpus else {}
-    if job.setup or not job.roles:
-        return Software(gpus=dict(gpus))
-    found = software(job.roles[0].run, environment, submission.base)
-    return Software(python=found.get("python", ""), packages=found.get("packages", {}), gpus=dict(gpus))
