@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from random import Random
 from typing import Protocol
@@ -12,7 +11,7 @@ from longboat.core.words import counted
 from longboat.sweeps.asha import is_promoted
 from longboat.sweeps.space import Params, generator, grid_point, is_finite, random_point, shuffled_point
 from longboat.sweeps.tpe import Estimator, Observation
-from longboat.sweeps.trials import SweepPhase, SweepTrial
+from longboat.sweeps.trials import SweepPhase, SweepTrial, loss_of
 
 BETTER_HIGH = ("acc", "auc", "f1", "score", "reward", "precision", "recall", "bleu", "iou", "return", "throughput")
 """Parts of the names of metrics of which more is better, where nobody said so."""
@@ -93,14 +92,6 @@ def observations(trials: Sequence[SweepTrial], metric: Metric) -> list[Observati
         for trial, loss in zip(compared, losses)
         if loss is not None or trial.phase == "failed"
     ]
-
-
-def loss_of(trial: SweepTrial, metric: Metric) -> float | None:
-    """The metric so that less is better."""
-    value = trial.metrics.get(metric.name)
-    if value is None or not math.isfinite(value):
-        return None
-    return value if metric.goal == "min" else -value
 
 
 def chosen_metric(sweep: Sweep, trials: Sequence[SweepTrial]) -> Metric | None:

@@ -17,7 +17,7 @@ from longboat.core.errors import EngineError
 from longboat.core.jobs import Metric, Range, Scalar, Sweep
 from longboat.specs.params import is_in_space
 from longboat.sweeps.space import Params, Values, value_at
-from longboat.sweeps.trials import SweepTrial
+from longboat.sweeps.trials import SweepTrial, loss_of
 
 STATEFUL = ("cmaes", "qmc", "nsga")
 """Samplers that keep more than the outcomes of trials: what they drew is drawn again. Gaussian processes would take
@@ -55,8 +55,6 @@ class OptunaStudy:
         """Nothing: optuna knows what it has chosen."""
 
     def _replay(self, trials: Sequence[SweepTrial], metric: Metric | None) -> None:
-        from longboat.sweeps.decide import loss_of
-
         trials = [trial for trial in trials if is_in_space(self.sweep, trial.params)]  # a state may be forged
         events = [(trial.created or 0.0, 0, trial) for trial in trials]
         events += [(trial.ended or 0.0, 1, trial) for trial in trials if trial.is_final]
@@ -157,11 +155,11 @@ def _imported(sweep: Sweep) -> Any:
     """optuna, which says nothing. Raises EngineError."""
     needed = ["optuna", *([NEEDS[sweep.sampler]] if sweep.sampler in NEEDS else [])]
     try:
-        found = [importlib.import_module(name) for name in needed]
+        modules = [importlib.import_module(name) for name in needed]
     except ImportError as error:
         name = error.name or needed[-1]
         hint = f"{EXTRA}, and {name}" if name == NEEDS["gp"] else EXTRA
         raise EngineError(f"sampler {sweep.sampler} needs {name}, which is not installed", hint=hint) from None
-    found[0].logging.set_verbosity(found[0].logging.ERROR)
-    warnings.filterwarnings("ignore", category=found[0].exceptions.ExperimentalWarning)
-    return found[0]
+    modules[0].logging.set_verbosity(modules[0].logging.ERROR)
+    warnings.filterwarnings("ignore", category=modules[0].exceptions.ExperimentalWarning)
+    return modules[0]

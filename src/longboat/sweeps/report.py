@@ -8,11 +8,11 @@ from statistics import fmean
 
 from longboat.core.jobs import Metric, Range, Scalar, Sweep, Value
 from longboat.specs.fields.sweeps import grid_size
-from longboat.sweeps.decide import best_trial, loss_of, next_point
+from longboat.sweeps.decide import best_trial, next_point
 from longboat.sweeps.record import SweepRecord
 from longboat.sweeps.space import Values, is_finite, to_unit
 from longboat.sweeps.tpe import STARTUP
-from longboat.sweeps.trials import SweepPhase, SweepState, SweepTrial, TrialPhase
+from longboat.sweeps.trials import SweepPhase, SweepState, SweepTrial, TrialPhase, loss_of
 
 BINS = 4
 """Values of a range are put together in so many groups."""

@@ -58,7 +58,8 @@ def software_now(submission: Submission) -> Software:
     gpus = Counter(gpu.type for gpu in observe_gpus(environment) if gpu.type) if job.gpus else {}
     if job.setup or not job.roles:
         return Software(gpus=dict(gpus))
-    seen = software(job.roles[0].run, environment, submission.base)
+    run = job.roles[0].run
+    seen = software(run if isinstance(run, str) else list(run), environment, submission.base)
     return Software(python=seen.get("python", ""), packages=seen.get("packages", {}), gpus=dict(gpus))
 
 

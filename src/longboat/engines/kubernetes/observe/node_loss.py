@@ -147,8 +147,8 @@ def is_reachable(pod: PodView, snapshot: RunSnapshot) -> bool:
 
 def digests_of(snapshot: RunSnapshot) -> dict[str, str]:
     """By role the digest of its image: of the first pod of the latest attempt that has told it, else as noted."""
-    told = {pod.role: pod.digest for pod in reversed(snapshot.pods_of(snapshot.state.attempt)) if pod.digest}
-    return {**snapshot.state.digests, **told}
+    digests = {pod.role: pod.digest for pod in reversed(snapshot.pods_of(snapshot.state.attempt)) if pod.digest}
+    return {**snapshot.state.digests, **digests}
 
 
 def noted_hosts(state: State, snapshot: RunSnapshot) -> dict[str, str]:

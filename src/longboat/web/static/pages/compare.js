@@ -14,7 +14,7 @@ const shown = (given) => (given === null || given === undefined ? html`<span cla
 function Figures({ data }) {
   const heads = data.ids.map((id, at) => {
     const cut = id.indexOf("/")
-    return html`<th scope="col"><span class=${`sw ln s${at % COLORS.length}`}></span><a class="name" href=${href(["run", id.slice(0, cut), id.slice(cut + 1)])}>${data.runs[at]}</a></th>`
+    return html`<th scope="col"><span class=${`sw ${at ? "dash" : "ln"} s${at % COLORS.length}`}></span><a class="name" href=${href(["run", id.slice(0, cut), id.slice(cut + 1)])}>${data.runs[at]}</a></th>`
   })
   const rows = (entries, format) => entries.map(([name, values]) => html`<tr key=${name}><th scope="row">${TITLES[name] || name}</th>${values.map((given) => html`<td>${(format?.[name] || shown)(given)}</td>`)}</tr>`)
   const differing = Object.entries(data.differing || {})
@@ -22,7 +22,7 @@ function Figures({ data }) {
   const packages = Object.entries(data.packages || {})
   return html`<${Card} id="figures" title="Side by side"><div class="scroll" tabindex="0" role="region" aria-label="Runs side by side"><table class="grid compare">
     <thead><tr><th scope="col"></th>${heads}</tr></thead>
-    <tbody>${rows(Object.entries(data.figures || {}), SHOWN)}</tbody>
+    <tbody>${rows(Object.entries(data.figures || {}).filter(([, values]) => values.some((given) => given !== null)), SHOWN)}</tbody>
     ${differing.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>What differs in the job</th></tr>${rows(differing)}</tbody>`}
     ${environment.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>What they ran in</th></tr>${rows(environment)}</tbody>`}
     ${packages.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>Packages whose versions differ</th></tr>${rows(packages)}</tbody>`}

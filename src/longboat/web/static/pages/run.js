@@ -6,7 +6,7 @@ import { html, useCallback, useEffect, useRef } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 import { Card, Command, Icon, Loading, Phase, Problem, copy, toast, useLoad, useTick } from "../lib/parts.js"
 import { href } from "../lib/router.js"
-import { needsAttention, ownLabels, underPhase } from "../lib/rows.js"
+import { gpuHours, needsAttention, ownLabels, underPhase } from "../lib/rows.js"
 import { clusterTitle, run as rowOf, store, useRunChanges, useStore } from "../lib/store.js"
 import { Curves } from "./run_curves.js"
 import { Log } from "./run_log.js"
@@ -50,7 +50,7 @@ function Head({ data, row }) {
         <li>${plural(row.nodes || 1, "node")}${row.gpus ? `, ${plural(row.gpus, "GPU")}` : ""}</li>
         <li>${plural(data.status.ranks?.length || 0, "rank")}${data.status.spec?.framework && data.status.spec.framework !== "none" ? `, ${data.status.spec.framework}` : ""}</li>
         ${row.started && html`<li title=${utc(row.started)}>started ${clock(row.started)}</li>`}
-        ${row.gpu_hours > 0 && html`<li>${hours(row.gpu_hours)} GPU-h</li>`}
+        ${gpuHours(row) > 0 && html`<li>${hours(gpuHours(row))} GPU-h</li>`}
         ${labels.length > 0 && html`<li>${labels.join(", ")}</li>`}
       </ul>
     </header>`
