@@ -81,10 +81,13 @@ def software_of(files: Sequence[NodeFile]) -> Software:
             kind = device[1] if isinstance(device, list) and len(device) > 1 else None
             if isinstance(kind, str) and _MODEL.fullmatch(kind):
                 types[kind] = types.get(kind, 0) + 1
-    words = {
-        name: next(filter(_is_word, (file.software.get(name) for file in files)), "") for name in ("python", "driver")
-    }
-    return Software(packages=packages, gpus=types, **words)
+    return Software(
+        packages=packages, gpus=types, python=_first_word(files, "python"), driver=_first_word(files, "driver")
+    )
+
+
+def _first_word(files: Sequence[NodeFile], name: str) -> str:
+    return next((str(word) for file in files if _is_word(word := file.software.get(name))), "")
 
 
 def _is_word(value: object) -> bool:

@@ -62,6 +62,16 @@ def test_a_program_of_an_environment_runs_its_python(environment: Path, tmp_path
         assert software(words, {}, "/") == {}
 
 
+def test_a_script_that_is_called_python_is_none_and_the_process_tells(environment: Path, tmp_path: Path) -> None:
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "python").write_text("#!/bin/sh\nexec something else\n")
+    (shims / "python").chmod(0o755)
+    assert software("python train.py", {"PATH": str(shims)}, "/") == {}
+    told = software("python train.py", {"PATH": str(shims)}, "/", [os.getpid()])
+    assert told["python"] == f"python3.{sys.version_info.minor}"
+
+
 def test_what_is_told_is_what_the_interpreter_says() -> None:
     """Of the Python of these tests, whatever it is."""
     listed = software([sys.executable, "x.py"], dict(os.environ), "/")["packages"]

@@ -13,10 +13,17 @@ MOST = 2000
 KINDS = (".dist-info", ".egg-info")
 
 
-def software(command: str | list[str], env: dict[str, str], workdir: str) -> dict[str, Any]:
-    """`python` and `packages`, by name their version; empty where no Python is found."""
+def software(
+    command: str | list[str], env: dict[str, str], workdir: str, pids: list[int] | None = None
+) -> dict[str, Any]:
+    """`python` and `packages`, by name their version; empty where no Python is found. `pids`: a rank's processes."""
     path = python_of(command.split() if isinstance(command, str) else command, env.get("PATH", ""), workdir)
-    if not path:
+    for pid in pids or ():
+        running = os.path.realpath("/proc/%d/exe" % pid)
+        if os.path.basename(running).startswith("python") and running != os.path.realpath(path):
+            path = running  # of pyenv and its like, whose `python` on the PATH is a script
+            break
+    if not path or _first_line(path):
         return {}
     packages: dict[str, str] = {}
     version, folders = _folders(path, env)
@@ -34,15 +41,20 @@ def python_of(words: list[str], search: str, workdir: str) -> str:
     for word in words:
         if os.path.basename(word).startswith("python"):
             return _which(word, search, workdir)
-    program = _which(words[0], search, workdir) if words else ""
-    try:
-        with open(program, "rb") as file:
-            line = file.readline(256).decode("ascii").split()
-    except (OSError, ValueError):
-        line = []
-    if line and line[0].startswith("#!") and "python" in line[-1] + line[0]:
-        return _which(line[0][2:] if "python" in line[0] else line[1], search, workdir)
+    line = _first_line(_which(words[0], search, workdir)) if words else []
+    if line and "python" in line[-1] + line[0]:
+        return _which(line[0] if "python" in line[0] else line[-1], search, workdir)
     return _which("python3", search, workdir)
+
+
+def _first_line(path: str) -> list[str]:
+    """The words of a script's first line; none of a program."""
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(256)
+        return line[2:].decode("ascii").split() if line.startswith(b"#!") else []
+    except (OSError, ValueError):
+        return []
 
 
 def _which(word: str, search: str, workdir: str) -> str:

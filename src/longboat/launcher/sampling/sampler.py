@@ -90,7 +90,8 @@ class Sampler:
             columns={"node": NODE_COLUMNS, "rank": RANK_COLUMNS, "gpu": gpu_columns.COLUMNS},
         )
         if not state.plan.node_rank:
-            self._file.describe(**software(state.plan.command, state.env, state.plan.workdir))
+            pids = next(iter(trees().values()), [])
+            self._file.describe(**software(state.plan.command, state.env, state.plan.workdir, pids))
         self._meters = [RankMeter(rank, state.path("steps", "%d.series" % rank.rank), began[0]) for rank in state.ranks]
         self._machine = MachineMeter()
         folders = [state.plan.workdir, state.plan.artifacts_dir or "", state.plan.checkpoint_dir or ""]
