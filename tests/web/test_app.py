@@ -241,7 +241,7 @@ def test_the_way_into_a_notebook_is_shown_to_its_owner_alone(shown: AskedDashboa
         for dashboard in (shown, guest):
             dashboard.look()
             (bench,) = dashboard.get("/api/services").data["benches"]
-            ways.append((bench.get("url"), bench.get("command")))
+            ways.append((bench.get("url"), bench.get("open")))
         assert ways == [("http://127.0.0.1:8888/?token=secret", None), (None, "longboat notebook")]
         (node / "workbench" / "session.json").write_text(json.dumps({**session, "path": "//evil.example"}))
         (bench,) = shown.get("/api/services").data["benches"]

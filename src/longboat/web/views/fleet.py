@@ -218,7 +218,7 @@ def services(listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]], *, may_op
 def way_in(place: ShownPlace, run: RunStatus, *, may_open: bool) -> dict[str, str]:
     """The address of a notebook or board of this machine, with its token; of others the command that leads there."""
     kind = run.labels[KIND_LABEL]
-    command = {"command": place.command(kind)} if kind in REOPENED else {}
+    command = {"open": place.command(kind)} if kind in REOPENED else {}
     if not may_open or place.kind != LOCAL or run.phase != "running":
         return command
     try:

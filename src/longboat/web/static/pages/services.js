@@ -12,7 +12,7 @@ const PHASES = { ready: "running", starting: "starting", updating: "starting", d
 const isWeb = (url) => /^https?:\/\//.test(url || "")
 /** A token in the address is for the browser alone. */
 const Address = ({ url }) => (isWeb(url) ? html`<a href=${url} rel="noreferrer noopener" target="_blank">${url.replace(/[?#].*$/, "")}</a>` : html`<span class="muted">${url || "-"}</span>`)
-const Way = ({ row }) => (isWeb(row.url) || !row.command ? html`<${Address} url=${row.url} />` : html`<${Command} text=${row.command} />`)
+const Way = ({ row }) => (isWeb(row.url) || !row.open ? html`<${Address} url=${row.url} />` : html`<${Command} text=${row.open} />`)
 
 const Services = ({ list }) => html`<${Card} id="services" title="Services" sub=${plural(list.length, "service")}><div class="scroll" tabindex="0" role="region" aria-label="Table of services"><table class="grid">
   <thead><tr><th scope="col">Service</th><th scope="col">Phase</th><th scope="col" class="num">Ready</th><th scope="col">Serves</th><th scope="col" class="num">In flight</th><th scope="col">Address</th><th scope="col">Why</th></tr></thead>
