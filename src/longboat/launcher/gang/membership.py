@@ -329,7 +329,8 @@ class GangFollower(Membership):
         self._greeting["new"] = False
 
     def _comes_later(self, under_way: dict[str, Any]) -> None:
-        if not self._has_heard:
+        most = int((self.state.plan.restart or {}).get("count") or 0)
+        if not self._has_heard and self.state.plan.attempt < int(under_way["attempt"]) <= most:
             self.later = under_way
 
     def tell(self, message: dict[str, Any]) -> None:
