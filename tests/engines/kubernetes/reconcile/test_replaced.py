@@ -23,6 +23,7 @@ from tests.engines.kubernetes.run_samples import (
     running,
     snapshot,
     verdict,
+    workload,
 )
 
 JOB = retried(2, nodes=3)
@@ -103,3 +104,14 @@ def test_a_pod_that_has_asked_for_another_one_is_none_of_the_gang_any_more() -> 
         return pod_view({"metadata": {"name": f"p{code}"}, "status": {"phase": "Failed", "containerStatuses": [ended]}})
 
     assert [each.name for each in present_pods([view(213), view(208), view(137)])] == ["p208", "p137"]
+
+
+def test_a_gang_that_its_queue_takes_back_meanwhile_has_been_preempted() -> None:
+    """Its queue suspends the Jobs, which delete all pods: nobody is waited for."""
+    queued = record(JOB, gated_by="kueue", queue="q")
+    seen = gang(*STAYS)
+    taken = msgspec.structs.replace(seen, record=queued, workloads=(workload(is_suspended=True),))
+    turn = decide(taken, NOW)
+    assert [type(action) for action in turn.actions] == [DeleteWorkloads]
+    failure = turn.state.attempts[-1].failure if turn.state is not None else None
+    assert failure is not None and failure.cause == "preemption"
