@@ -5,10 +5,10 @@ Which reasons there are is found by the preflight of each engine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from longboat.core.errors import Refused, UsageError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import DataImport, Gpus, Job
 from longboat.core.resources import parse_cpus, parse_quantity, show_quantity
 from longboat.core.runs import RunStatus
@@ -18,7 +18,7 @@ Problem = tuple[str, str | None]
 """A reason, and what would help."""
 
 NEAREST = "nearest that fits: "
-_VALUE = re.compile(r"`(nodes|gpus|cpus|memory|disk|shm): ([^`]+)`")
+_VALUE = lazy_pattern(r"`(nodes|gpus|cpus|memory|disk|shm): ([^`]+)`")
 
 
 def refusal(head: str, problems: Sequence[Problem]) -> Refused:

@@ -28,6 +28,7 @@ from longboat.web.answers import (
     Threads,
     body_of,
     on_error,
+    on_fault,
     on_missing,
     params_of,
 )
@@ -265,6 +266,6 @@ def make_app(dashboard: Dashboard) -> App:
         finally:
             dashboard.watchers.close()
 
-    handlers: dict[Any, Any] = {LongboatError: on_error, 404: on_missing}
+    handlers: dict[Any, Any] = {LongboatError: on_error, 404: on_missing, 500: on_fault}
     app = Starlette(routes=dashboard.routes(), lifespan=lifespan, exception_handlers=handlers)
     return AccessLayer(app, dashboard.rules)

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from longboat.autoscaler.model.provider_settings import CloudSettings
 from longboat.autoscaler.providers.gcp.provider import GoogleProvider
 from tests.clouds.gcp.google_schema import described
+from tests.clouds.gcp.simulated_iam import SimulatedIam
 from tests.clouds.simulated_rest import Body, SimulatedRefusal, SimulatedRest
 
 PROJECT, REGION = "lab-1", "us-central1"
@@ -60,17 +61,19 @@ def use_google(simulated: SimulatedGoogle, folder: Path, patch: pytest.MonkeyPat
         patch.delenv(name, raising=False)
     patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(folder / "key.json"))
     patch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", simulated.url)
-    patch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", simulated.url)
+    for name in ("CONTAINER", "IAM", "CLOUDRESOURCEMANAGER"):
+        patch.setenv(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", simulated.url)
 
 
-class SimulatedGoogle(SimulatedRest):
+class SimulatedGoogle(SimulatedIam, SimulatedRest):
     def __init__(self) -> None:
         super().__init__()
         self.groups: dict[tuple[str, str], SimulatedGroup] = {}
         self.pools: list[Body] = []
         self.disks: set[tuple[str, str]] = set()
         self.is_slow = False  # machines are being made and deleted until `settle`
-        self._described = {name: described(name) for name in ("compute", "container")}
+        self._described = {name: described(name) for name in ("compute", "container", "iam")}
+        self._described["projects"] = described("cloudresourcemanager", "v3")
 
     # what tests do
 
@@ -184,7 +187,7 @@ class SimulatedGoogle(SimulatedRest):
                     elif wanted:
                         validator = jsonschema.Draft202012Validator({"$ref": f"#/$defs/{wanted}", "$defs": schemas})
                         self.violations += [f"{method} {path}: {each.message}" for each in validator.iter_errors(body)]
-                    return
+                    return self.need(operation["id"])
         self.violations.append(f"{method} {path}")
         raise refusal(404, "notFound", f"no such operation: {method} {path}")
 

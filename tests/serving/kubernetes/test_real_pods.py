@@ -92,6 +92,12 @@ def test_a_service_in_a_cluster(engine: KubernetesEngine) -> None:
     with pytest.raises(Refused, match=r"golden case 1 of 2 .* answer.y is 1.5, expected 1: differs by 0.5"):
         services.wait("svc", timeout_s=LONG_S)
     assert answers(engine) == {2.0} and services.status("svc").phase == "degraded"
+    # What comes after it takes nothing of it, and a canary is judged by itself.
+    services.serve(ServiceRequest(run="train", step=1, name="svc", weight=50))
+    assert services.wait("svc", timeout_s=LONG_S).canary == "train:1"
+    services.promote("svc")
+    status = services.wait("svc", timeout_s=LONG_S)
+    assert (status.phase, status.step, status.canary) == ("ready", 1, None)
     services.stop("svc")
     for kind in (DEPLOYMENT, POD, SECRET, SERVICE):
         assert engine.client.list(kind, labels=f"{NAME}=svc").items == []

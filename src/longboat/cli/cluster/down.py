@@ -66,7 +66,7 @@ def command(
     if spec.kind == "existing":
         return remove_from_existing(spec, purge=purge_data)
     spec = with_left_behind(spec, load_spec(spec.name, Home()))
-    with open_session(spec, accept_new_host_keys) as session:
+    with open_session(spec, accept_new_host_keys, changes=True) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
         purged = remove_from(session, purge=purge_data)

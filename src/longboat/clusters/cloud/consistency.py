@@ -38,10 +38,21 @@ class CloudFileCheck(FieldMistakes):
             self.check_machine(index, pool, table)
             self.check_sizes(index, pool)
         self.check_cloud()
+        if "autoscaler" in (self.values.get("addons") or ()):
+            self.check_autoscaler()
         return table
 
     def check_cloud(self) -> None:
         """What only one cloud asks for."""
+
+    def check_autoscaler(self) -> None:
+        if "image" not in self.values:
+            hint = f"image: IMAGE; see deploy/Dockerfile, with longboat[{self.values.get('kind', 'aws')}]"
+            self.wrong(("addons",), "autoscaler needs an image that has Longboat", hint=hint)
+        if self.pools and not any(sizes_of(pool)[0] >= 1 and not pool.get("taints") for _, pool in self.pools):
+            types = {"aws": "m5.large", "azure": "Standard_D4s_v5", "gcp": "e2-standard-4"}
+            hint = f"{{name: system, type: {types[self.values.get('kind', 'aws')]}, count: 1}}"
+            self.wrong(("pools",), "the autoscaler needs a pool without taints that is never empty", hint=hint)
 
     def table(self, folder: Path) -> MachineTable:
         file = self.values.get("machines")
@@ -90,16 +101,6 @@ class AwsFileCheck(CloudFileCheck):
         for index, pool in self.pools:
             self.check_placement(index, pool)
         self.check_zones()
-        if "autoscaler" in (self.values.get("addons") or ()):
-            self.check_autoscaler()
-
-    def check_autoscaler(self) -> None:
-        if "image" not in self.values:
-            hint = "image: IMAGE; see deploy/Dockerfile, with longboat[aws]"
-            self.wrong(("addons",), "autoscaler needs an image that has Longboat", hint=hint)
-        if self.pools and not any(sizes_of(pool)[0] >= 1 and not pool.get("taints") for _, pool in self.pools):
-            hint = "{name: system, type: m5.large, count: 1}"
-            self.wrong(("pools",), "the autoscaler needs a pool without taints that is never empty", hint=hint)
 
     def check_placement(self, index: int, pool: Values) -> None:
         if pool.get("placement_group") and len(pool.get("zones") or ()) != 1:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Mapping
 
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.runs import Failure, RunStatus
 
 NO_SPACE = "No space left on device"
@@ -44,7 +44,7 @@ SIGNAL_ADVICE: Mapping[int, str] = {
 GPU_MEMORY = ("CUDA out of memory", "HIP out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "RESOURCE_EXHAUSTED")
 """As PyTorch, the drivers and XLA say that a GPU has no memory left."""
 
-_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_MODULE = lazy_pattern(r"ModuleNotFoundError: No module named '(\w+)")
 
 
 def next_steps(status: RunStatus, failure: Failure, advice: Mapping[str, str]) -> tuple[str, ...]:

@@ -139,18 +139,23 @@ def with_missed_files(
 
 def _named(snapshot: CodeSnapshot, job: Job, paths: Set[str]) -> list[HeldBack]:
     """Files named in the job's commands that the snapshot leaves out."""
-    from longboat.bundles.source.held_back import held_back, travels
     from longboat.bundles.source.mentions import in_command
 
     commands = [*(role.run for role in job.roles), *([job.setup] if job.setup else [])]
     own = {place.partition("/")[0] for place in _own_places(job)}
     words = [word for command in commands for word in in_command(command) if word.partition("/")[0] not in own]
     there = [word for word in words if snapshot.root and os.path.lexists(os.path.join(snapshot.root, word))]
+    if not there:
+        return []
+    from longboat.bundles.source.held_back import held_back, travels
+
     held = [held_back(snapshot.root, word, exclude=job.exclude) for word in there if not travels(word, paths)]
     return [each for each in held if each is not None]
 
 
 def _advice_for(held: Sequence[HeldBack], snapshot: CodeSnapshot, *, is_cluster: bool) -> list[tuple[str, str]]:
+    if not held:
+        return []
     from longboat.bundles.source.held_back import advice
 
     once = {each.path: each for each in held if each.path not in snapshot.outside}

@@ -11,6 +11,11 @@ from longboat.clusters.cloud.spec import CloudPool, CloudSpec
 Body = dict[str, Any]
 
 CLUSTER_LABEL = "longboat-cluster"
+MIN_LABEL, MAX_LABEL = "longboat-min", "longboat-max"
+IDENTITY_MODE = "GKE_METADATA"
+"""Pods are who their service accounts are, and not their node."""
+ANY_PROJECT = "$PROJECT"
+"""Stands for a project that is not known here."""
 ACCELERATORS = {
     ("T4", 16): "nvidia-tesla-t4",
     ("L4", 24): "nvidia-l4",
@@ -29,7 +34,17 @@ def zone_of(spec: CloudSpec, pool: CloudPool) -> str:
     return pool.zones[0] if pool.zones else f"{spec.region}-b"
 
 
-def make_request(cluster: str, spec: CloudSpec, table: MachineTable) -> Body:
+def workload_pool(project: str) -> str:
+    """By whose names Google knows the service accounts of a project's clusters."""
+    return f"{project}.svc.id.goog"
+
+
+def range_labels(pool: CloudPool) -> dict[str, str]:
+    """By which Longboat's autoscaler knows how many machines the pool may have; GKE's own keeps off."""
+    return {MIN_LABEL: str(pool.min), MAX_LABEL: str(pool.max)}
+
+
+def make_request(cluster: str, spec: CloudSpec, table: MachineTable, project: str = ANY_PROJECT) -> Body:
     body: Body = {
         "name": cluster,
         "initialClusterVersion": spec.version,
@@ -38,6 +53,8 @@ def make_request(cluster: str, spec: CloudSpec, table: MachineTable) -> Body:
         "resourceLabels": {**dict(spec.tags), CLUSTER_LABEL: cluster},
         "shieldedNodes": {"enabled": True},
     }
+    if spec.autoscaler:
+        body["workloadIdentityConfig"] = {"workloadPool": workload_pool(project)}
     if spec.network.access != ("0.0.0.0/0",):
         blocks = [{"cidrBlock": network} for network in spec.network.access]
         access = {"enabled": True, "cidrBlocks": blocks}
@@ -70,7 +87,11 @@ def _pool(spec: CloudSpec, pool: CloudPool, machine: CloudMachine) -> Body:
         "locations": [zone_of(spec, pool)],
         "config": config,
     }
-    if pool.min < pool.max:
+    if spec.autoscaler:
+        config["workloadMetadataConfig"] = {"mode": IDENTITY_MODE}
+    if pool.min < pool.max and spec.autoscaler:
+        config["resourceLabels"] = range_labels(pool)
+    elif pool.min < pool.max:
         body["autoscaling"] = {"enabled": True, "totalMinNodeCount": pool.min, "totalMaxNodeCount": pool.max}
     if pool.placement_group:
         body["placementPolicy"] = {"type": "COMPACT"}

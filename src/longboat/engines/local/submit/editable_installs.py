@@ -13,8 +13,10 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-_MAPPING = re.compile(r"^MAPPING\b[^=\n]*=\s*(\{.*\})\s*$", re.MULTILINE)
-_IN_SETUP = re.compile(r"(?:^|\s)(?:-e|--editable)(?:\s+|=)['\"]?([^\s'\"\[;&|]+)")
+from longboat.core.guards.lazy_pattern import lazy_pattern
+
+_MAPPING = lazy_pattern(r"^MAPPING\b[^=\n]*=\s*(\{.*\})\s*$", re.MULTILINE)
+_IN_SETUP = lazy_pattern(r"(?:^|\s)(?:-e|--editable)(?:\s+|=)['\"]?([^\s'\"\[;&|]+)")
 _MOST_BYTES = 1 << 20
 """Of a .pth file or a finder; they have a few hundred."""
 

@@ -36,7 +36,6 @@ from longboat.engines.shared.files import (
     write_bytes,
 )
 from longboat.engines.shared.home import Home, current_user, numbered_names
-from longboat.storage.inventory.entries import choose, named_checkpoint
 from longboat.storage.urls import is_object_url, run_url
 
 
@@ -192,6 +191,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if wanted is None:
         return None
     from longboat.storage.checkpoints import checkpoint_at
+    from longboat.storage.inventory.entries import named_checkpoint
 
     address = resume_address(wanted)
     if address is not None:
@@ -213,6 +213,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
 
 def _resume_from_step(home: Home, submission: Submission, run: str, step: str) -> str:
     from longboat.engines.local.submit.checkpoint_place import open_place
+    from longboat.storage.inventory.entries import choose
 
     place = open_place(home, run, submission.environment)
     entry = choose(place.entries(), step, run)

@@ -151,11 +151,14 @@ class AttemptOutputs:
 
         What launchers of earlier attempts complete from now on does not count, should one have outlived its end.
         """
-        from longboat.storage.checkpoints import begin_attempt, newest_complete
-        from longboat.storage.fences import Fenced
         from longboat.storage.urls import is_object_url
 
-        folder = Path(self._record.checkpoint_dir)
+        folder, is_first = Path(self._record.checkpoint_dir), not attempt and self._record.checkpoint_store is None
+        if is_first and self._record.resume_from is None and not folder.exists():
+            return None
+        from longboat.storage.checkpoints import begin_attempt, newest_complete
+        from longboat.storage.fences import Fenced
+
         try:
             begin_attempt(folder, attempt, self._record.uid)
         except Fenced:
