@@ -108,7 +108,7 @@ def proxy(behind: tuple[str, int], token: str) -> Iterator[tuple[str, int]]:
             self.end_headers()
             self.wfile.write(answer.body)
 
-        do_GET = do_POST = pass_on
+        do_GET = do_POST = pass_on  # noqa: N815
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""

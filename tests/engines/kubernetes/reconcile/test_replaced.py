@@ -62,6 +62,13 @@ def test_who_is_waited_for(pods: tuple[PodView, ...], failed: tuple[str, ...], a
         assert (progress.phase, progress.is_complete) == ("running", True) and "worker-1" in progress.reason
 
 
+def test_what_the_new_pod_waits_for_is_told() -> None:
+    unplaced = pod(1, message="0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+    words = "worker-1: the pod is replaced, the others wait for it; worker-1 waits for a place: 2 nodes"
+    assert progress_of(gang(*STAYS, unplaced)).reason.startswith(words)
+    assert progress_of(gang(*STAYS, PLACED)).reason.endswith("image and volumes are being made ready")
+
+
 @pytest.mark.parametrize("job_", [job(nodes=3), job(nodes=3, retries=Retries(count=2, restart="new"))])
 def test_without_restarts_in_place_a_pod_that_is_gone_ends_the_others(job_: object) -> None:
     seen = msgspec.structs.replace(gang(*STAYS), record=record(job_))  # type: ignore[arg-type]
