@@ -367,7 +367,7 @@ class GangFollower(Membership):
 
     def wait_for_end(self) -> None:
         channel, begun = self._channel, time.monotonic()
-        while not channel.is_idle and not self._dialer.is_refused and time.monotonic() < self._until(begun):
+        while not channel.is_idle and not self._is_outside() and time.monotonic() < self._until(begun):
             self.loop.turn()
         is_awaited = (self.state.plan.ends_together or stays(self.state)) and not self.is_hurried
         is_replaced = self.is_leaving and self.state.plan.restart is not None  # if node 0 restarts the others
@@ -375,6 +375,10 @@ class GangFollower(Membership):
             self._wait_for_others()
         self.loop.cancel("line")
         self._dialer.close()
+
+    def _is_outside(self) -> bool:
+        """Whether node 0 has not let it in: there is nobody to tell."""
+        return self._dialer.is_refused or self.later is not None
 
     def _wait_for_others(self) -> None:
         """Wait until node 0 orders a restart or, when all nodes have ended, closes the connection: no longer than it

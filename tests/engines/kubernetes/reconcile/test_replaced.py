@@ -10,6 +10,7 @@ from longboat.engines.kubernetes.observe.progress import awaited_members, progre
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, present_pods
 from longboat.engines.kubernetes.reconcile.actions import Delete, DeleteWorkloads, SendStop
 from longboat.engines.kubernetes.reconcile.decide import decide
+from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
@@ -122,3 +123,14 @@ def test_a_gang_that_its_queue_takes_back_meanwhile_has_been_preempted() -> None
     assert [type(action) for action in turn.actions] == [DeleteWorkloads]
     failure = turn.state.attempts[-1].failure if turn.state is not None else None
     assert failure is not None and failure.cause == "preemption"
+
+
+def test_a_new_pod_that_cannot_be_prepared_ends_the_others_soon_and_is_to_blame() -> None:
+    broken = ended(1, 3, cause="setup", message="setup failed: exit code 3")
+    state = decide(gang(*STAYS, broken, restarts=1), NOW).state
+    assert state is not None and state.broken == NOW
+    (order,) = decide(gang(*STAYS, broken, restarts=1, broken=NOW), NOW + SETTLING_S).actions
+    assert isinstance(order, SendStop) and order.pod == running(0).name
+    stopped = (ended(0, 0, ended_by="stop", gang=verdict()), ended(2, 0, ended_by="stop"))
+    after = decide(gang(*stopped, broken, restarts=1, broken=NOW), NOW + 10).state
+    assert after is not None and (after.phase, after.cause, after.attempt) == ("recovering", "setup", 2)

@@ -189,3 +189,19 @@ def test_the_run_s_time_goes_on_while_a_pod_is_waited_for(make_pods: Make) -> No
     assert 1.0 <= left_s < 8.0
     wait_all(pods)
     assert pods.verdict["cause"] == "timeout"
+
+
+def test_a_replacement_that_cannot_be_prepared(make_pods: Make) -> None:
+    """It leaves at once and says why; who sees the pods ends the others."""
+    setup = 'test -z "$BROKEN" || { echo no such package; exit 3; }'
+    pods = make_pods(script=WAITS, roles={"worker": 2}, restart=RULE, plan={"setup": setup})
+    pods.start_all()
+    begun(pods)
+    pods.processes[1].send_signal(signal.SIGTERM)
+    assert pods.wait(1) == EXIT_REPLACED
+    pods.until(lambda: is_waiting(pods, 0, 1))
+    replacement(pods, 1, BROKEN="1")
+    assert pods.wait(1) == 3
+    assert (pods.message(1)["cause"], pods.message(1)["attempt"]) == ("setup", 0)
+    pods.tell(0, "stop", "1")
+    assert pods.wait(0) == 0
