@@ -183,7 +183,9 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=redacted_job(record.job),
     )
-    in_place = {each.number: AttemptMarks(trained=each.running) for each in status.attempts if each.is_in_place}
+    in_place = {
+        each.number: AttemptMarks(trained=each.running) for each in status.attempts if each.restart == "in-place"
+    }
     return with_timeline(status, {**_marks(snapshot), **in_place}, pulls=True)
 
 
