@@ -88,7 +88,8 @@ def storm(options: argparse.Namespace) -> int:
     print(f"seed {seed}, {options.parallel} at a time, a command takes {command_s:.2f} s", flush=True)
 
     def is_over() -> bool:
-        return tally.kills.total() >= options.kills if ends is None else time.monotonic() > ends
+        with tally.lock:
+            return bool(tally.kills.total() >= options.kills) if ends is None else time.monotonic() > ends
 
     def player() -> None:
         while not is_over():
@@ -96,7 +97,10 @@ def storm(options: argparse.Namespace) -> int:
                 number = options.replay if options.replay is not None else seeds.randrange(1 << 31)
             episode = draw(number, engine.KINDS, engine.PARTS)
             folder = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=root))
-            kills, complaints = engine.play(episode, folder, command_s)
+            try:
+                kills, complaints = engine.play(episode, folder, command_s)
+            except Exception as error:  # the others go on; this one counts as wrong
+                kills, complaints = Counter(), [f"{type(error).__name__}: {error}"]
             tally.note(episode, kills, complaints)
             if not complaints:
                 shutil.rmtree(folder, ignore_errors=True)

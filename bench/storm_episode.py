@@ -37,8 +37,11 @@ def processes(name: str, value: str) -> list[int]:
     return alive
 
 
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+def parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None  # gone meanwhile
 
 
 def kill(pid: int) -> bool:
