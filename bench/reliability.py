@@ -47,14 +47,14 @@ class Tally:
             if complaints:
                 self.failed[episode.seed] = complaints
                 print(f"seed {episode.seed}: {episode}", *complaints, sep="\n    ", flush=True)
-            if self.episodes % 25 == 0:
+            if self.episodes % 10 == 0:
                 print(f"{self.episodes} trainings, {self.kills.total()} kills, {len(self.failed)} wrong", flush=True)
 
     def table(self, engine: str, took_s: float, seed: int) -> str:
         lines = [f"| killed, {engine} | times |", "|---|---|"]
         lines += [f"| {kind} | {count} |" for kind, count in sorted(self.kills.items())]
-        summary = f"{self.kills.total()} kills of {self.episodes} trainings in {took_s:.0f} s, {len(self.failed)} not as the model says"
-        return "\n".join([*lines, "", f"{summary}; seed {seed}"])
+        summary = f"{self.kills.total()} kills of {self.episodes} trainings in {took_s:.0f} s"
+        return "\n".join([*lines, "", f"{summary}, {len(self.failed)} not as the model says; seed {seed}"])
 
 
 def command_time(folder: Path) -> float:

@@ -60,9 +60,10 @@ class Aftermath:
             )
             for rank in range(self.episode.ranks):
                 printed = self.witness.printed(attempt.number, rank)
-                if printed != list(range(model.resumed + 1, model.last + 1)):
+                first, last = model.resumed + 1, model.last
+                if printed != list(range(first, last + 1)):
                     complaints.append(
-                        f"rank {rank} of attempt {attempt.number} printed {printed}, not {model.resumed + 1} to {model.last}"
+                        f"rank {rank} of attempt {attempt.number} printed {printed}, not {first} to {last}"
                     )
         return complaints
 

@@ -1,4 +1,4 @@
-"""Random trainings and what is done to them, drawn from a seed, and what must become of each. Pure: no clock, no process.
+"""Random trainings and what is done to them, drawn from a seed, and what must become of each. Pure.
 
 An episode is one training. Each of its attempts but the last meets one blow at a known step: every rank stands still
 there until the blow has fallen, so that the model says exactly what follows: exit code, first failing rank, the lines
@@ -16,8 +16,8 @@ WILD = 0.25
 SIGKILLED, LOST, STOPPED = 137, 208, 143
 COMMANDS = (
     ("ps", "-a"), ("status", "train"), ("logs", "train"), ("logs", "-f", "train"), ("explain", "train"),
-    ("wait", "train"), ("checkpoint", "ls", "train"), ("metrics", "train"), ("prune", "--keep", "100"), ("top", "--once"),
-    ("cp", "train:train.py", "copied.py"), ("exec", "train", "--", "true"),
+    ("wait", "train"), ("checkpoint", "ls", "train"), ("metrics", "train"), ("prune", "--keep", "100"),
+    ("top", "--once"), ("cp", "train:train.py", "copied.py"), ("exec", "train", "--", "true"),
 )  # fmt: skip
 """Commands that are killed while a training goes on, and that change nothing about it."""
 

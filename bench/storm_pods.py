@@ -109,7 +109,7 @@ class PodEpisode(PlayedEpisode):
         until(lambda: self.calm(lambda: client.apply(body)), "there is a namespace")
         account = lambda: client.find(SERVICE_ACCOUNT, "default")  # noqa: E731
         until(lambda: self.calm(account), "the namespace has its account")
-        self.write_job("/witness", volumes={"/witness": {"path": str(self.witness.folder)}}, cpus=0.05)
+        self.write_job("/witness", volumes={"/witness": {"path": str(self.witness.folder)}}, cpus=0.05, gpus=0)
 
     @staticmethod
     def calm(ask: Any) -> Any:

@@ -114,9 +114,8 @@ class Witness:
         return [pair for pair in pairs for _ in self.said(*pair, "start")]
 
     def complaints(self) -> list[str]:
-        pairs = sorted(set(self.starts()))
-        return [f"rank {rank} of attempt {attempt}: {word}" for attempt, rank in pairs for word in ("overlap", "damaged")
-                if self.said(attempt, rank, word)]  # fmt: skip
+        bad = [(word, *pair) for pair in sorted(set(self.starts())) for word in ("overlap", "damaged")]
+        return [f"rank {rank} of attempt {at}: {word}" for word, at, rank in bad if self.said(at, rank, word)]
 
     def stand_still(self, episode: Episode, attempt: int) -> bool:
         return all(self.said(attempt, rank, "held") for rank in range(episode.ranks))
