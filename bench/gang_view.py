@@ -1,4 +1,4 @@
-"""One gang of 10, 100 and 1,000 nodes with 8 ranks each, on simulated nodes (KWOK): requests, sizes, how it is shown."""
+"""One gang of 10, 100 and 1,000 nodes with 8 ranks each, on simulated nodes (KWOK): requests, sizes, times."""
 
 from __future__ import annotations
 
