@@ -14,6 +14,11 @@ from typing import NamedTuple
 WILD = 0.25
 """Share of the episodes whose blows fall at any moment."""
 SIGKILLED, LOST, STOPPED = 137, 208, 143
+SETUP_FAILED = 209
+EFFECTS = {
+    "rank": (SIGKILLED,), "launcher": (LOST,), "supervisor": (LOST,), "pod": (LOST,), "any": (SIGKILLED, LOST, SETUP_FAILED),
+}  # fmt: skip
+"""Exit codes that an attempt may end with when one of these was killed."""
 COMMANDS = (
     ("ps", "-a"), ("status", "train"), ("logs", "train"), ("logs", "-f", "train"), ("explain", "train"),
     ("wait", "train"), ("checkpoint", "ls", "train"), ("metrics", "train"), ("prune", "--keep", "100"),
@@ -141,10 +146,8 @@ def expected(episode: Episode) -> Expected:
 
 def allowed_codes(episode: Episode, fallen: list[str], has_ended_well: bool) -> set[int]:
     """Of a wild episode: `fallen` are the kinds that hit somebody, `has_ended_well`: all ranks came to their end."""
-    effects = {
-        SIGKILLED if kind == "rank" else LOST for kind in fallen if kind in ("rank", "launcher", "supervisor", "pod")
-    }
-    hits = sum(kind in ("rank", "launcher", "supervisor", "pod") for kind in fallen)
+    effects = {code for kind in fallen for code in EFFECTS.get(kind, ())}
+    hits = sum(kind in EFFECTS for kind in fallen)
     if hits <= episode.retries:
         return {0}
-    return effects | {0} if has_ended_well or hits > 1 else effects
+    return effects | {0} if has_ended_well or hits > 1 or "any" in fallen else effects

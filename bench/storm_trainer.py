@@ -82,6 +82,7 @@ def job_of(episode: Episode, witness: str, **more: object) -> dict[str, object]:
         "checkpoints": {"keep": 100},
         "retries": {"count": episode.retries, "backoff": "0s", "restart": episode.restart},
         **({"gpus": episode.gpus} if episode.gpus else {}),
+        **({"setup": "sleep 0.5"} if episode.seed % 4 == 0 else {}),
         **more,
     }
 
