@@ -31,10 +31,25 @@ from storm_plan import Episode, draw
 ENGINES = {"local": "storm_local", "kubernetes": "storm_pods"}
 
 
+EVERY = 10
+"""Trainings from one line of progress to the next."""
+
+
+def vitals(pid: int) -> str:
+    """Memory and open descriptors of a process."""
+    try:
+        kib = int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0])
+        return f"{kib / 1024:.0f} MiB, {len(os.listdir(f'/proc/{pid}/fd'))} descriptors"
+    except (OSError, IndexError):
+        return "gone"
+
+
 class Tally:
     """What has been played so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.began = time.monotonic()
         self.kills: Counter[str] = Counter()
         self.failed: dict[int, list[str]] = {}
         self.episodes = 0
@@ -47,8 +62,16 @@ class Tally:
             if complaints:
                 self.failed[episode.seed] = complaints
                 print(f"seed {episode.seed}: {episode}", *complaints, sep="\n    ", flush=True)
-            if self.episodes % 10 == 0:
-                print(f"{self.episodes} trainings, {self.kills.total()} kills, {len(self.failed)} wrong", flush=True)
+            if self.episodes % EVERY == 0:
+                self.report()
+
+    def report(self) -> None:
+        """Also how whoever lives through all of it does: this process, which uses the engine, and the controller."""
+        living = {"this process": os.getpid(), **self.engine.living()}
+        states = "; ".join(f"{name}: {vitals(pid)}" for name, pid in living.items())
+        took_s = time.monotonic() - self.began
+        counts = f"{self.episodes} trainings, {self.kills.total()} kills, {len(self.failed)} wrong"
+        print(f"{took_s:.0f} s: {counts}; {states}", flush=True)
 
     def table(self, engine: str, took_s: float, seed: int) -> str:
         lines = [f"| killed, {engine} | times |", "|---|---|"]
@@ -80,7 +103,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 def storm(options: argparse.Namespace) -> int:
     engine: Any = importlib.import_module(ENGINES[options.engine])
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
-    tally, began = Tally(), time.monotonic()
+    tally, began = Tally(engine), time.monotonic()
     ends = None if options.minutes is None else began + options.minutes * 60
     seeds = random.Random(seed)
     root = Path(tempfile.mkdtemp(prefix="longboat-storm-"))

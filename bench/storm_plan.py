@@ -16,8 +16,12 @@ WILD = 0.25
 SIGKILLED, LOST, STOPPED = 137, 208, 143
 SETUP_FAILED = 209
 EFFECTS = {
-    "rank": (SIGKILLED,), "launcher": (LOST,), "supervisor": (LOST,), "pod": (LOST,), "any": (SIGKILLED, LOST, SETUP_FAILED),
-}  # fmt: skip
+    "rank": (SIGKILLED,),
+    "launcher": (LOST,),
+    "supervisor": (LOST,),
+    "pod": (LOST,),
+    "any": (SIGKILLED, LOST, SETUP_FAILED),
+}
 """Exit codes that an attempt may end with when one of these was killed."""
 COMMANDS = (
     ("ps", "-a"), ("status", "train"), ("logs", "train"), ("logs", "-f", "train"), ("explain", "train"),
