@@ -72,8 +72,8 @@ class Aftermath:
         seen = (failure.exit_code if failure else 0, failure.rank.rank if failure and failure.rank else None)
         if seen == (exit_code, rank):
             return []
-        told = failure.message if failure else "no failure"
-        return [f"attempt {number} ended with {seen[0]} of rank {seen[1]}, not {exit_code} of rank {rank}: {told}"]
+        message = failure.message if failure else "no failure"
+        return [f"attempt {number} ended with {seen[0]} of rank {seen[1]}, not {exit_code} of rank {rank}: {message}"]
 
     def twice(self) -> list[str]:
         starts = self.witness.starts()

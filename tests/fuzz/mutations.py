@@ -100,15 +100,14 @@ def spoiled(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
         if kind == "bit" and at < len(data):
             data = data[:at] + bytes([data[at] ^ 1 << draw(st.integers(0, 7))]) + data[at + 1 :]
             continue
-        other = draw(st.sampled_from(samples))
-        start = draw(st.integers(0, len(other)))
-        piece = {
-            "token": lambda: draw(st.sampled_from(TOKENS)),
-            "bytes": lambda: draw(st.binary(max_size=6)),
-            "double": lambda: data[at:until] * 2,
-            "splice": lambda: other[start : start + 40],
-            "bit": lambda: b"",
-        }[kind]()
+        if kind == "token":
+            piece = draw(st.sampled_from(TOKENS))
+        elif kind == "splice":
+            other = draw(st.sampled_from(samples))
+            start = draw(st.integers(0, len(other)))
+            piece = other[start : start + 40]
+        else:
+            piece = data[at:until] * 2 if kind == "double" else draw(st.binary(max_size=6))
         data = data[:at] + piece + data[until:]
     return data
 

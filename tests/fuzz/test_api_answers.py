@@ -40,15 +40,38 @@ BOUND_S = 30.0
 
 META = {"name": "digits", "namespace": "default", "uid": "0a0b", "resourceVersion": "7"}
 BODIES: list[Any] = [
-    {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "continue": ""}, "items": [
-        {"metadata": {**META, "labels": {"longboat.dev/run": "digits"}}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}]},
+    {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7", "continue": ""},
+        "items": [
+            {
+                "metadata": {**META, "labels": {"longboat.dev/run": "digits"}},
+                "spec": {"nodeName": "n"},
+                "status": {"phase": "Running"},
+            }
+        ],
+    },
     {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [RECORD]},
     {"kind": "ConfigMap", "apiVersion": "v1", "metadata": META, "data": {"a": "b"}},
-    {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403, "details": {"kind": "pods"}},
-    {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": META, "spec": {"holderIdentity": "x", "leaseDurationSeconds": 15}},
+    {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": "no",
+        "reason": "Forbidden",
+        "code": 403,
+        "details": {"kind": "pods"},
+    },
+    {
+        "kind": "Lease",
+        "apiVersion": "coordination.k8s.io/v1",
+        "metadata": META,
+        "spec": {"holderIdentity": "x", "leaseDurationSeconds": 15},
+    },
     {"type": "ADDED", "object": {"kind": "Pod", "metadata": META, "status": {}}},
     {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}},
-]  # fmt: skip
+]
 STATUSES = (
     b"200 OK",
     b"201 Created",

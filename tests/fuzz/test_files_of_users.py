@@ -1,4 +1,4 @@
-"""Job, pools, cluster files and kubeconfigs, spoiled: a value or an error of ours in words. Never a traceback or a hang."""
+"""Job, pools, cluster files and kubeconfigs, spoiled: a value or an error in words. Never a traceback or a hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pods, tenants and earlier versions wrote, spoiled: records, states, gang files, last words, logs, frames, events."""
+"""What pods, tenants and earlier versions wrote, spoiled: records, gang files, last words, logs, frames, events."""
 
 from __future__ import annotations
 
@@ -145,11 +145,19 @@ def test_lines_of_pods(data: bytes, sizes: list[int]) -> None:
 
 
 SAID = [
-    {"is": "ready"}, {"is": "stalled", "rank": 1, "silent_s": 3.5}, {"is": "stop", "grace_s": 3.0, "evicted": False, "dump": True},
-    {"is": "report", "age_s": 0.1, "report": {"rank": 0, "exit_code": 1, "cause": "exit", "message": "m", "tail": ["a"]}},
-    {"is": "ended", "outcome": {"exit_code": 0, "started": 1.0, "ended": 2.0}}, {"do": "go", "resume_from": "step-1"},
-    {"do": "end", "reason": "x", "grace_s": 1.0}, {"do": "dump"},
-]  # fmt: skip
+    {"is": "ready"},
+    {"is": "stalled", "rank": 1, "silent_s": 3.5},
+    {"is": "stop", "grace_s": 3.0, "evicted": False, "dump": True},
+    {
+        "is": "report",
+        "age_s": 0.1,
+        "report": {"rank": 0, "exit_code": 1, "cause": "exit", "message": "m", "tail": ["a"]},
+    },
+    {"is": "ended", "outcome": {"exit_code": 0, "started": 1.0, "ended": 2.0}},
+    {"do": "go", "resume_from": "step-1"},
+    {"do": "end", "reason": "x", "grace_s": 1.0},
+    {"do": "dump"},
+]
 
 
 @examples(0.02)
