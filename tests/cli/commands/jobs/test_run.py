@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from longboat.core.errors import RUN_TIMEOUT_EXIT
+from tests.cli.conftest import Longboat
 
 JOB = """
 name: digits
