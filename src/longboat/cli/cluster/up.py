@@ -19,10 +19,10 @@ from longboat.clusters.apply.gpu_verification import GpuVerification
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
+from longboat.clusters.observe.facts import HostProblem
 from longboat.clusters.offline.addon_files import with_manifests
 from longboat.clusters.offline.flannel_program import flanneld_of, unpinned
 from longboat.clusters.offline.load import cache_folder, load_software
-from longboat.clusters.observe.facts import HostProblem
 from longboat.clusters.offline.manifest import host_problems
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan
 from longboat.clusters.spec import ClusterSpec, HostSpec
