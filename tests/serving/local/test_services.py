@@ -243,7 +243,7 @@ def test_a_service_that_follows_goes_on_to_new_checkpoints_and_past_a_bad_one(
         status = services.status("svc")
         assert status.step == 1 and status.reason.startswith("long:2 takes no requests: golden case 1 of 1")
         explained = explain_service(services._engine, "svc")
-        assert explained is not None and "the service svc is degraded: long:2 takes no requests" in explained.headline
+        assert explained is not None and "long:2 takes no requests: golden case" in explained.headline
         (ready / "3").touch()
         eventually(lambda: load.answers.get(3.0, 0) > 20, "the next one takes requests", events)
         assert services.wait("svc", timeout_s=60).step == 3
