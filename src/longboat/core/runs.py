@@ -60,14 +60,9 @@ class Attempt(Value, frozen=True):
     ended: float | None = None
     failure: Failure | None = None
     resumed_from: str | None = None  # the checkpoint it started from
-    restart: Literal["", "in-place", "replaced", "new"] = ""  # how a retry was started; "": the first, or not told
+    restart: Literal["", "in-place", "new"] = ""  # how a retry was started; "": the first attempt, or not told
     replaced: tuple[str, ...] = ()  # nodes that got new pods, while the others were restarted in place
     running: float | None = None  # when its ranks ran
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether it has the pods (or launchers) of the attempt before, all or all but those that were replaced."""
-        return self.restart in ("in-place", "replaced")
 
 
 TimelinePhase = Literal["queued", "pulling", "setup", "training", "recovering"]
@@ -176,6 +171,7 @@ class RunStatus(Value, frozen=True):
     ranks: tuple[RankStatus, ...] = ()
     node_troubles: tuple[NodeTrouble, ...] = ()
     timeline: tuple[PhaseSpan, ...] = ()
+    images: dict[str, str] = {}  # role -> image with its digest, where that was seen; of one run in full
     spec: Job | None = None
 
     @property

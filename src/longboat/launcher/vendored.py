@@ -30,6 +30,7 @@ FILES = (
     "core/errors.py",
     "core/first_failure.py",
     "core/guards/__init__.py",
+    "core/guards/lazy_pattern.py",
     "core/guards/masking.py",
     "core/stacks.py",
     "metrics/__init__.py",

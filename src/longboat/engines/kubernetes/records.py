@@ -124,6 +124,7 @@ class State(Stored, frozen=True):
     told_when: float = 0.0
     broken: float = 0.0  # when a member of the attempt was first seen to be dead while others ran
     hosts: dict[str, str] = {}  # member of the attempt -> node that it runs on
+    digests: dict[str, str] = {}  # role -> digest of the image that its first pod runs
     tails: dict[str, str] = {}  # node -> last lines, kept where pods are gone
     checkpoint: str | None = None
     step: int | None = None  # of the last attempt that told one, once it has ended
@@ -143,12 +144,12 @@ class State(Stored, frozen=True):
 
     def is_in_place(self, number: int) -> bool:
         """Whether an attempt had the pods of the one before it."""
-        return any(known.number == number and known.is_in_place for known in self.attempts)
+        return any(known.number == number and known.restart == "in-place" for known in self.attempts)
 
     def restarted_in(self, attempt: int) -> list[int]:
         """Attempts that were restarted in place in the pods of this one."""
-        later = sorted((known.number, known.is_in_place) for known in self.attempts if known.number > attempt)
-        return [number for number, _ in takewhile(lambda each: each[1], later)]
+        later = sorted((known.number, known.restart) for known in self.attempts if known.number > attempt)
+        return [number for number, _ in takewhile(lambda each: each[1] == "in-place", later)]
 
 
 def replaced_nodes(record: Record, state: State) -> list[tuple[int, str]]:
@@ -159,7 +160,7 @@ def replaced_nodes(record: Record, state: State) -> list[tuple[int, str]]:
     gone: set[tuple[int, str]] = set()
     first = 0
     for attempt in sorted(state.attempts, key=lambda known: known.number):
-        if not attempt.is_in_place:
+        if attempt.restart != "in-place":
             first = attempt.number
         names = set(attempt.replaced) & set(expected_nodes(record.job)) if attempt.replaced else set()
         before = [known.number for known in state.attempts if first <= known.number < attempt.number]

@@ -154,9 +154,9 @@ def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
     """How a retry was started, and how long after the failure its ranks ran; empty for a first attempt."""
     if not attempt.restart:
         return ""
-    way = "restarted in place" if attempt.is_in_place else "started anew"
-    if attempt.restart == "replaced":
-        way = f"{listing(attempt.replaced, 3) or 'a node'} replaced, the others restarted in place"
+    way = "restarted in place" if attempt.restart == "in-place" else "started anew"
+    if attempt.replaced:
+        way = f"{listing(attempt.replaced, 3)} replaced, the others {way}"
     ended = max((each.ended for each in attempts if each.ended and each.number < attempt.number), default=None)
     if ended is None or attempt.running is None:
         return way

@@ -329,7 +329,8 @@ class GangFollower(Membership):
         self._greeting["new"] = False
 
     def _comes_later(self, under_way: dict[str, Any]) -> None:
-        if not self._has_heard:
+        most = int((self.state.plan.restart or {}).get("count") or 0)
+        if not self._has_heard and self.state.plan.attempt < int(under_way["attempt"]) <= most:
             self.later = under_way
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -366,7 +367,7 @@ class GangFollower(Membership):
 
     def wait_for_end(self) -> None:
         channel, begun = self._channel, time.monotonic()
-        while not channel.is_idle and not self._dialer.is_refused and time.monotonic() < self._until(begun):
+        while not channel.is_idle and not self._is_outside() and time.monotonic() < self._until(begun):
             self.loop.turn()
         is_awaited = (self.state.plan.ends_together or stays(self.state)) and not self.is_hurried
         is_replaced = self.is_leaving and self.state.plan.restart is not None  # if node 0 restarts the others
@@ -374,6 +375,10 @@ class GangFollower(Membership):
             self._wait_for_others()
         self.loop.cancel("line")
         self._dialer.close()
+
+    def _is_outside(self) -> bool:
+        """Whether node 0 has not let it in: there is nobody to tell."""
+        return self._dialer.is_refused or self.later is not None
 
     def _wait_for_others(self) -> None:
         """Wait until node 0 orders a restart or, when all nodes have ended, closes the connection: no longer than it

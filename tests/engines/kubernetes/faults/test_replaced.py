@@ -62,7 +62,7 @@ def test_a_pod_that_is_deleted_is_replaced_alone(ground: Ground) -> None:
     first, second = ended.attempts
     assert first.failure is not None and (first.failure.cause, first.failure.exit_code) == ("preemption", 208)
     assert (second.restart, second.replaced, (second.resumed_from or "").rpartition("/")[2]) == (
-        "replaced",
+        "in-place",
         ("worker-1",),
         "step-3",
     )

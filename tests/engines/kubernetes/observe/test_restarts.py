@@ -118,15 +118,14 @@ def test_an_attempt_for_which_one_pod_was_replaced() -> None:
     earlier = [EARLIER[0], {**EARLIER[1], "cause": "preemption", "exit_code": 208, "replaced": ["worker-1"]}]
     snapshot = snapshot_of_pods(said("worker-0", restarts=earlier), said("worker-1", restarts=earlier))
     attempts = with_restarts(snapshot.state.attempts, attempts_of_pods(snapshot))
-    assert [each.restart for each in attempts] == ["", "in-place", "replaced"]
-    assert attempts[2].replaced == ("worker-1",)
+    assert [(each.restart, each.replaced) for each in attempts[1:]] == [("in-place", ()), ("in-place", ("worker-1",))]
     words = restart_words(attempts[2], attempts)
     assert words == "worker-1 replaced, the others restarted in place 1.0 s after the failure"
     state = State(attempts=attempts)
     assert state.restarted_in(0) == [1, 2] and state.is_in_place(2)
     assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1")]
     later = Attempt(number=3, started=50.0, restart="new")
-    forged = Attempt(number=4, started=60.0, restart="replaced", replaced=("../../../secret-0", "worker-0"))
+    forged = Attempt(number=4, started=60.0, restart="in-place", replaced=("../../../secret-0", "worker-0"))
     state = State(attempts=(*attempts, later, forged))
     assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1"), (3, "worker-0")]
     answer = checked({"attempt": 2, "began": 30.5, "restarts": earlier, "ranks": {}})

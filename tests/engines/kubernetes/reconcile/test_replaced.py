@@ -10,6 +10,7 @@ from longboat.engines.kubernetes.observe.progress import awaited_members, progre
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, present_pods
 from longboat.engines.kubernetes.reconcile.actions import Delete, DeleteWorkloads, SendStop
 from longboat.engines.kubernetes.reconcile.decide import decide
+from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
@@ -23,6 +24,7 @@ from tests.engines.kubernetes.run_samples import (
     running,
     snapshot,
     verdict,
+    workload,
 )
 
 JOB = retried(2, nodes=3)
@@ -59,6 +61,13 @@ def test_who_is_waited_for(pods: tuple[PodView, ...], failed: tuple[str, ...], a
         assert turn.actions == (), "nobody ends the others"
         progress = progress_of(seen)
         assert (progress.phase, progress.is_complete) == ("running", True) and "worker-1" in progress.reason
+
+
+def test_what_the_new_pod_waits_for_is_told() -> None:
+    unplaced = pod(1, message="0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+    words = "worker-1: the pod is replaced, the others wait for it; worker-1 waits for a place: 2 nodes"
+    assert progress_of(gang(*STAYS, unplaced)).reason.startswith(words)
+    assert progress_of(gang(*STAYS, PLACED)).reason.endswith("image and volumes are being made ready")
 
 
 @pytest.mark.parametrize("job_", [job(nodes=3), job(nodes=3, retries=Retries(count=2, restart="new"))])
@@ -103,3 +112,25 @@ def test_a_pod_that_has_asked_for_another_one_is_none_of_the_gang_any_more() -> 
         return pod_view({"metadata": {"name": f"p{code}"}, "status": {"phase": "Failed", "containerStatuses": [ended]}})
 
     assert [each.name for each in present_pods([view(213), view(208), view(137)])] == ["p208", "p137"]
+
+
+def test_a_gang_that_its_queue_takes_back_meanwhile_has_been_preempted() -> None:
+    """Its queue suspends the Jobs, which delete all pods: nobody is waited for."""
+    queued = record(JOB, gated_by="kueue", queue="q")
+    seen = gang(*STAYS)
+    taken = msgspec.structs.replace(seen, record=queued, workloads=(workload(is_suspended=True),))
+    turn = decide(taken, NOW)
+    assert [type(action) for action in turn.actions] == [DeleteWorkloads]
+    failure = turn.state.attempts[-1].failure if turn.state is not None else None
+    assert failure is not None and failure.cause == "preemption"
+
+
+def test_a_new_pod_that_cannot_be_prepared_ends_the_others_soon_and_is_to_blame() -> None:
+    broken = ended(1, 3, cause="setup", message="setup failed: exit code 3")
+    state = decide(gang(*STAYS, broken, restarts=1), NOW).state
+    assert state is not None and state.broken == NOW
+    (order,) = decide(gang(*STAYS, broken, restarts=1, broken=NOW), NOW + SETTLING_S).actions
+    assert isinstance(order, SendStop) and order.pod == running(0).name
+    stopped = (ended(0, 0, ended_by="stop", gang=verdict()), ended(2, 0, ended_by="stop"))
+    after = decide(gang(*stopped, broken, restarts=1, broken=NOW), NOW + 10).state
+    assert after is not None and (after.phase, after.cause, after.attempt) == ("recovering", "setup", 2)

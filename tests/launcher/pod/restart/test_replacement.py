@@ -158,3 +158,50 @@ def test_a_slow_setup_of_the_replacement_is_waited_for(make_pods: Make) -> None:
     replacement(pods, 1, SLOW="1")
     wait_all(pods)
     assert pods.verdict["cause"] is None and pods.message()["attempt"] == 1
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_another_pod_that_is_taken_away_meanwhile(make_pods: Make, place: int) -> None:
+    """No rank of this attempt has started: all pods are made anew for it, and no second one is made for either node."""
+    pods = make_pods(script=WAITS, roles={"worker": 3}, restart=RULE)
+    pods.start_all()
+    begun(pods)
+    pods.processes[1].send_signal(signal.SIGTERM)
+    assert pods.wait(1) == EXIT_REPLACED
+    pods.until(lambda: is_waiting(pods, 0, 1) and is_waiting(pods, 2, 1))
+    pods.processes[place].send_signal(signal.SIGTERM)
+    assert pods.wait(place) == 208
+    wait_all(pods)
+    assert (pods.verdict["cause"], pods.message()["attempt"], pods.message()["started"]) == ("preemption", 1, None)
+
+
+def test_the_run_s_time_goes_on_while_a_pod_is_waited_for(make_pods: Make) -> None:
+    script = TRAINS + "time.sleep(600)"
+    pods = make_pods(script=script, roles={"worker": 2}, restart=RULE, timeout_s=8, plan={"grace_s": 1})
+    pods.start_all()
+    begun(pods)
+    pods.processes[1].send_signal(signal.SIGTERM)
+    assert pods.wait(1) == EXIT_REPLACED
+    pods.until(lambda: is_waiting(pods, 0, 1))
+    replacement(pods, 1)
+    begun(pods, 1)
+    left_s = pods.json(0, "plan.json")["wait"]["run_timeout_s"]
+    assert 1.0 <= left_s < 8.0
+    wait_all(pods)
+    assert pods.verdict["cause"] == "timeout"
+
+
+def test_a_replacement_that_cannot_be_prepared(make_pods: Make) -> None:
+    """It leaves at once and says why; who sees the pods ends the others."""
+    setup = 'test -z "$BROKEN" || { echo no such package; exit 3; }'
+    pods = make_pods(script=WAITS, roles={"worker": 2}, restart=RULE, plan={"setup": setup})
+    pods.start_all()
+    begun(pods)
+    pods.processes[1].send_signal(signal.SIGTERM)
+    assert pods.wait(1) == EXIT_REPLACED
+    pods.until(lambda: is_waiting(pods, 0, 1))
+    replacement(pods, 1, BROKEN="1")
+    assert pods.wait(1) == 3
+    assert (pods.message(1)["cause"], pods.message(1)["attempt"]) == ("setup", 0)
+    pods.tell(0, "stop", "1")
+    assert pods.wait(0) == 0

@@ -35,9 +35,8 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
     awaited = awaited_members(snapshot)
     if awaited and set(wanted) <= begun | set(awaited):
         reason = f"{listing(awaited, 3)}: the pod is replaced, the others wait for it"
-        troubled = next((pod for pod in pods if pod.node in awaited and pod.trouble is not None), None)
-        if troubled is not None and troubled.trouble is not None:
-            reason += f": {troubled.trouble.what}"
+        if set(wanted) <= {pod.node for pod in pods}:
+            reason += f"; {_starting_reason(pods, wanted)}"
         return Progress(phase="running", reason=reason, is_complete=True)
     workloads = snapshot.workloads_of(attempt)
     if workloads and all(workload.is_suspended for workload in workloads):

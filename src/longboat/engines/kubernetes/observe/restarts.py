@@ -8,7 +8,7 @@ is decided elsewhere (`decide`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -92,8 +92,7 @@ def with_restarts(attempts: Iterable[Attempt], pods: PodAttempts, *, is_last: bo
 def _restarted(number: int, started: float, running: float | None, pods: PodAttempts) -> Attempt:
     end = pods.earlier.get(number - 1)
     replaced = end.replaced if end is not None else ()
-    way: Literal["replaced", "in-place"] = "replaced" if replaced else "in-place"
-    return Attempt(number=number, started=started, restart=way, replaced=replaced, running=running)
+    return Attempt(number=number, started=started, restart="in-place", replaced=replaced, running=running)
 
 
 def _failure(end: EarlierEnd) -> Failure | None:
