@@ -106,6 +106,7 @@ RECIPES = {
         ),
         Recipe("jobset", program="jobset", settings={"Entrypoint": ["/jobset"], "User": "65532:65532"}),
         Recipe("kueue", program="kueue", settings={"Entrypoint": ["/kueue"], "User": "65532:65532"}),
+        Recipe("metrics-server", program="metrics-server", settings={"Entrypoint": ["/metrics-server"]}),
         Recipe("python-pip", base="python", wheels=("pip>=24",), settings={"Env": [f"PATH={PATH}"]}),
         Recipe("longboat", base="python", builder="python-pip"),
         Recipe("longboat-ui", base="python", builder="python-pip", has_ui=True),

@@ -203,6 +203,7 @@ class Serve(Value, frozen=True):
     start_s: float = 600.0  # until the first readiness: large models take minutes to load
     drain_s: float = 30.0  # for requests in flight when a replica goes
     resources: Resources = Resources()  # of one replica
+    follow: Literal["newest", "best", "promoted"] | None = None  # checkpoints that replace the one that is served
 
     @property
     def most(self) -> int:

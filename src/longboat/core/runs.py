@@ -61,6 +61,7 @@ class Attempt(Value, frozen=True):
     failure: Failure | None = None
     resumed_from: str | None = None  # the checkpoint it started from
     restart: Literal["", "in-place", "new"] = ""  # how a retry was started; "": the first attempt, or not told
+    replaced: tuple[str, ...] = ()  # nodes that got new pods, while the others were restarted in place
     running: float | None = None  # when its ranks ran
 
 

@@ -208,7 +208,8 @@ def _in_place(status: RunStatus, had: PodAttempts, record: Record) -> RunStatus:
     if failure is None or status.phase not in ("running", "starting"):
         return status
     note = retry_note(failure, number=had.last, retries=record.job.retries)
-    return msgspec.structs.replace(status, phase="recovering", reason=note)
+    waits = f"; {status.reason}" if status.reason else ""
+    return msgspec.structs.replace(status, phase="recovering", reason=note + waits)
 
 
 def _with_resumed(status: RunStatus, answers: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:

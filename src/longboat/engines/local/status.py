@@ -82,10 +82,17 @@ def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None 
     return msgspec.structs.replace(brief(ENGINE, record, state), step=step, metrics=metrics, priority=priority)
 
 
+def _newest_in(folder: str) -> Path | None:
+    with contextlib.suppress(OSError):
+        if os.listdir(folder):  # most runs save nothing
+            from longboat.storage.checkpoints import newest_complete
+
+            return newest_complete(Path(folder))
+    return None
+
+
 def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunStatus:
     import msgspec
-
-    from longboat.storage.checkpoints import newest_complete
 
     ranks = rank_statuses(files, record, state)
     step, metrics = latest_step(ranks)
@@ -94,7 +101,7 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         newest = sent_checkpoint(files)
     else:
         with contextlib.suppress(EngineError):  # a folder that cannot be read takes nothing else of the status away
-            newest = newest_complete(Path(record.checkpoint_dir))
+            newest = _newest_in(record.checkpoint_dir)
     status = msgspec.structs.replace(
         brief_status(record, state),
         reason=state.reason or ("" if state.is_final else problem_of(files, state)),

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import io
+import itertools
 import os
 import stat
 import sys
@@ -35,6 +36,8 @@ _HINTS = {
     errno.EPERM: "point LONGBOAT_HOME to a folder you can write",
 }
 
+MOST_REMOVED = 4096
+"""Lock files that are looked at in one go."""
 ABANDONED_S = 3600.0
 """Before that a draft may be without its lock yet."""
 
@@ -156,6 +159,29 @@ def is_current(descriptor: int, path: Path) -> bool:
         return False
 
 
+def take_lock(path: Path) -> int | None:
+    """A lock file whose holder removes it in the end: held, and still the one of that name. None: others have it."""
+    descriptor = open_lock(path)
+    if try_lock(descriptor) and is_current(descriptor, path):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def remove_free_locks(folder: Path) -> None:
+    """Remove the lock files that nobody holds, those of killed processes too; some of very many. Whoever opens one
+    that is being removed sees that the name is another file's, or nobody's (`take_lock`)."""
+    with contextlib.suppress(OSError, EngineError):  # a home that can only be read, or is gone
+        for path in itertools.islice(folder.iterdir(), MOST_REMOVED):
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    if try_lock(descriptor) and is_current(descriptor, path):
+                        path.unlink()
+                finally:
+                    os.close(descriptor)
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the file's lock; blocks until it is free."""
@@ -182,8 +208,13 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
 
 def remove_tree(path: Path) -> None:
     """Remove a folder with its contents, read-only files included; a missing one is no error."""
-
-    import shutil
+    try:
+        path.rmdir()  # many are empty
+        return
+    except FileNotFoundError:
+        return
+    except OSError:
+        import shutil  # not at the start: with it come the compressors
 
     def retry(function: Any, name: str, error: Any) -> None:
         if isinstance(error[1], FileNotFoundError):
@@ -244,3 +275,12 @@ def disk_use(path: Path) -> int:
         except OSError:
             continue
     return total
+
+
+def find_program(name: str, path: str) -> str | None:
+    """A program by its name in these folders, as `shutil.which` finds it. That one imports the compressors."""
+    for folder in path.split(os.pathsep):
+        program = os.path.join(folder, name)
+        if os.access(program, os.X_OK) and not os.path.isdir(program):
+            return program
+    return None

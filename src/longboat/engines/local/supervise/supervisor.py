@@ -17,7 +17,7 @@ from longboat.core.runs import Failure, latest_step
 from longboat.engines.local.queue.budgets import BudgetHold
 from longboat.engines.local.queue.machine import Gpu, observe_machine
 from longboat.engines.local.queue.requests import request_of
-from longboat.engines.local.queue.slots import Ports, SlotTicket
+from longboat.engines.local.queue.slots import Ports, SlotTicket, discard_ticket
 from longboat.engines.local.records import LocalRecord, LocalState, changed_attempt, replace
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
@@ -95,7 +95,7 @@ class Supervisor:
             self._finish_stopped()
         finally:
             self._release()
-        if self.state.is_final:
+        if self.state.is_final and (self.home.root / "config.yaml").exists():
             self._notify()
 
     def _notify(self) -> None:
@@ -184,10 +184,9 @@ class Supervisor:
     def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
+        discard_ticket(self.home, self.record.name)  # its place in the queue; who needs one again takes another
         ending = ending_of_files(self.files, self.record, before, self._secret_values())
-        if ending is None:  # between two attempts
-            return None
-        return self._conclude(ending)
+        return None if ending is None else self._conclude(ending)  # None: between two attempts
 
     def _secret_values(self) -> list[str]:
         """Secret values that can still be read: the command that took over may run in a shell without them."""
