@@ -31,10 +31,25 @@ from storm_plan import Episode, draw
 ENGINES = {"local": "storm_local", "kubernetes": "storm_pods"}
 
 
+EVERY = 10
+"""Trainings from one line of progress to the next."""
+
+
+def vitals(pid: int) -> str:
+    """Memory and open descriptors of a process."""
+    try:
+        kib = int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0])
+        return f"{kib / 1024:.0f} MiB, {len(os.listdir(f'/proc/{pid}/fd'))} descriptors"
+    except (OSError, IndexError):
+        return "gone"
+
+
 class Tally:
     """What has been played so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.began = time.monotonic()
         self.kills: Counter[str] = Counter()
         self.failed: dict[int, list[str]] = {}
         self.episodes = 0
@@ -47,14 +62,22 @@ class Tally:
             if complaints:
                 self.failed[episode.seed] = complaints
                 print(f"seed {episode.seed}: {episode}", *complaints, sep="\n    ", flush=True)
-            if self.episodes % 25 == 0:
-                print(f"{self.episodes} trainings, {self.kills.total()} kills, {len(self.failed)} wrong", flush=True)
+            if self.episodes % EVERY == 0:
+                self.report()
+
+    def report(self) -> None:
+        """Also how whoever lives through all of it does: this process, which uses the engine, and the controller."""
+        living = {"this process": os.getpid(), **self.engine.living()}
+        states = "; ".join(f"{name}: {vitals(pid)}" for name, pid in living.items())
+        took_s = time.monotonic() - self.began
+        counts = f"{self.episodes} trainings, {self.kills.total()} kills, {len(self.failed)} wrong"
+        print(f"{took_s:.0f} s: {counts}; {states}", flush=True)
 
     def table(self, engine: str, took_s: float, seed: int) -> str:
         lines = [f"| killed, {engine} | times |", "|---|---|"]
         lines += [f"| {kind} | {count} |" for kind, count in sorted(self.kills.items())]
-        summary = f"{self.kills.total()} kills of {self.episodes} trainings in {took_s:.0f} s, {len(self.failed)} not as the model says"
-        return "\n".join([*lines, "", f"{summary}; seed {seed}"])
+        summary = f"{self.kills.total()} kills of {self.episodes} trainings in {took_s:.0f} s"
+        return "\n".join([*lines, "", f"{summary}, {len(self.failed)} not as the model says; seed {seed}"])
 
 
 def command_time(folder: Path) -> float:
@@ -80,7 +103,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 def storm(options: argparse.Namespace) -> int:
     engine: Any = importlib.import_module(ENGINES[options.engine])
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
-    tally, began = Tally(), time.monotonic()
+    tally, began = Tally(engine), time.monotonic()
     ends = None if options.minutes is None else began + options.minutes * 60
     seeds = random.Random(seed)
     root = Path(tempfile.mkdtemp(prefix="longboat-storm-"))
@@ -88,7 +111,8 @@ def storm(options: argparse.Namespace) -> int:
     print(f"seed {seed}, {options.parallel} at a time, a command takes {command_s:.2f} s", flush=True)
 
     def is_over() -> bool:
-        return tally.kills.total() >= options.kills if ends is None else time.monotonic() > ends
+        with tally.lock:
+            return bool(tally.kills.total() >= options.kills) if ends is None else time.monotonic() > ends
 
     def player() -> None:
         while not is_over():
@@ -96,7 +120,10 @@ def storm(options: argparse.Namespace) -> int:
                 number = options.replay if options.replay is not None else seeds.randrange(1 << 31)
             episode = draw(number, engine.KINDS, engine.PARTS)
             folder = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=root))
-            kills, complaints = engine.play(episode, folder, command_s)
+            try:
+                kills, complaints = engine.play(episode, folder, command_s)
+            except Exception as error:  # the others go on; this one counts as wrong
+                kills, complaints = Counter(), [f"{type(error).__name__}: {error}"]
             tally.note(episode, kills, complaints)
             if not complaints:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -60,9 +60,10 @@ class Aftermath:
             )
             for rank in range(self.episode.ranks):
                 printed = self.witness.printed(attempt.number, rank)
-                if printed != list(range(model.resumed + 1, model.last + 1)):
+                first, last = model.resumed + 1, model.last
+                if printed != list(range(first, last + 1)):
                     complaints.append(
-                        f"rank {rank} of attempt {attempt.number} printed {printed}, not {model.resumed + 1} to {model.last}"
+                        f"rank {rank} of attempt {attempt.number} printed {printed}, not {first} to {last}"
                     )
         return complaints
 
@@ -71,8 +72,8 @@ class Aftermath:
         seen = (failure.exit_code if failure else 0, failure.rank.rank if failure and failure.rank else None)
         if seen == (exit_code, rank):
             return []
-        told = failure.message if failure else "no failure"
-        return [f"attempt {number} ended with {seen[0]} of rank {seen[1]}, not {exit_code} of rank {rank}: {told}"]
+        message = failure.message if failure else "no failure"
+        return [f"attempt {number} ended with {seen[0]} of rank {seen[1]}, not {exit_code} of rank {rank}: {message}"]
 
     def twice(self) -> list[str]:
         starts = self.witness.starts()

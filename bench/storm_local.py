@@ -70,6 +70,11 @@ class LocalEpisode(PlayedEpisode):
             kill(pid)
 
 
+def living() -> dict[str, int]:
+    """Processes that live through all episodes: none, each run has a supervisor of its own."""
+    return {}
+
+
 def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str], list[str]]:
     played = LocalEpisode(episode, folder, command_s)
     try:

@@ -1,4 +1,4 @@
-"""Random trainings and what is done to them, drawn from a seed, and what must become of each. Pure: no clock, no process.
+"""Random trainings and what is done to them, drawn from a seed, and what must become of each. Pure.
 
 An episode is one training. Each of its attempts but the last meets one blow at a known step: every rank stands still
 there until the blow has fallen, so that the model says exactly what follows: exit code, first failing rank, the lines
@@ -14,10 +14,19 @@ from typing import NamedTuple
 WILD = 0.25
 """Share of the episodes whose blows fall at any moment."""
 SIGKILLED, LOST, STOPPED = 137, 208, 143
+SETUP_FAILED = 209
+EFFECTS = {
+    "rank": (SIGKILLED,),
+    "launcher": (LOST,),
+    "supervisor": (LOST,),
+    "pod": (LOST,),
+    "any": (SIGKILLED, LOST, SETUP_FAILED),
+}
+"""Exit codes that an attempt may end with when one of these was killed."""
 COMMANDS = (
     ("ps", "-a"), ("status", "train"), ("logs", "train"), ("logs", "-f", "train"), ("explain", "train"),
-    ("wait", "train"), ("checkpoint", "ls", "train"), ("metrics", "train"), ("prune", "--keep", "100"), ("top", "--once"),
-    ("cp", "train:train.py", "copied.py"), ("exec", "train", "--", "true"),
+    ("wait", "train"), ("checkpoint", "ls", "train"), ("metrics", "train"), ("prune", "--keep", "100"),
+    ("top", "--once"), ("cp", "train:train.py", "copied.py"), ("exec", "train", "--", "true"),
 )  # fmt: skip
 """Commands that are killed while a training goes on, and that change nothing about it."""
 
@@ -141,10 +150,8 @@ def expected(episode: Episode) -> Expected:
 
 def allowed_codes(episode: Episode, fallen: list[str], has_ended_well: bool) -> set[int]:
     """Of a wild episode: `fallen` are the kinds that hit somebody, `has_ended_well`: all ranks came to their end."""
-    effects = {
-        SIGKILLED if kind == "rank" else LOST for kind in fallen if kind in ("rank", "launcher", "supervisor", "pod")
-    }
-    hits = sum(kind in ("rank", "launcher", "supervisor", "pod") for kind in fallen)
+    effects = {code for kind in fallen for code in EFFECTS.get(kind, ())}
+    hits = sum(kind in EFFECTS for kind in fallen)
     if hits <= episode.retries:
         return {0}
-    return effects | {0} if has_ended_well or hits > 1 else effects
+    return effects | {0} if has_ended_well or hits > 1 or "any" in fallen else effects

@@ -30,7 +30,7 @@ from storm_plan import Episode
 from storm_trainer import NeverHappened, until
 
 KINDS = ("rank", "launcher", "pod", "exit")
-PARTS = ("apiserver", "kubelet", "controller", "gate holder", "partition")
+PARTS = ("apiserver", "kubelet", "controller", "gate holder", "partition", "loss")
 PARTITION_S = 5.0
 """Shorter than a member of the gang or a node is given up."""
 KEPT = {(CONFIG_MAP.kind, "kube-root-ca.crt")}
@@ -66,6 +66,9 @@ class Town:
                 self.controller = self._controller()
             elif kind == "partition":
                 with faults.cut_off(self.cluster, 1):
+                    time.sleep(PARTITION_S)
+            elif kind == "loss":
+                with faults.lossy(self.cluster, 1):
                     time.sleep(PARTITION_S)
             else:
                 part = "node-1-kubelet" if kind == "kubelet" else kind
@@ -109,7 +112,7 @@ class PodEpisode(PlayedEpisode):
         until(lambda: self.calm(lambda: client.apply(body)), "there is a namespace")
         account = lambda: client.find(SERVICE_ACCOUNT, "default")  # noqa: E731
         until(lambda: self.calm(account), "the namespace has its account")
-        self.write_job("/witness", volumes={"/witness": {"path": str(self.witness.folder)}}, cpus=0.05)
+        self.write_job("/witness", volumes={"/witness": {"path": str(self.witness.folder)}}, cpus=0.05, gpus=0)
 
     @staticmethod
     def calm(ask: Any) -> Any:
@@ -194,6 +197,11 @@ class PodEpisode(PlayedEpisode):
         with contextlib.suppress(LongboatError):
             self.engine.client.delete(NAMESPACE, self.namespace)
         self.engine.close()
+
+
+def living() -> dict[str, int]:
+    """Processes that live through all episodes, or are started again."""
+    return {"controller": _town[0].controller.pid} if _town else {}
 
 
 def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str], list[str]]:

@@ -1,7 +1,8 @@
 """Builds deploy/Dockerfile and Dockerfile.ui as a user would, by scripts/image.sh: with buildah and a base of ours.
 
-No registry is needed: the base and the builder are images of the testbed, and pip installs from a folder of wheels that is mounted into the
-build. buildah keeps what it makes in a folder that is removed afterwards; of the machine's own images nothing is used.
+No registry is needed: the base and the builder are images of the testbed, and pip installs from a folder of wheels that
+is mounted into the build. buildah keeps what it makes in a folder that is removed afterwards; of the machine's own
+images nothing is used.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def build(archive: Path, name: str, base: Path, builder: Path, *, ui: bool = Fal
             environment = {
                 **os.environ,
                 "TOOL": " ".join(tool),
-                # No systemd and no control groups of our own are needed to run pip. The base has no history, and buildah
-                # takes no image whose history does not name all layers as the base of another.
+                # No systemd and no control groups of our own are needed to run pip. The base has no history, and
+                # buildah builds on no image whose history does not name all layers.
                 "BUILD_OPTIONS": f"--isolation=chroot --pull-never --omit-history --volume={wheel_folder()}:/wheels:ro",
                 "BASE": images["base"],
                 "BUILDER": images["builder"],

@@ -99,6 +99,8 @@ class Distribution:
     """A package with the keys that sign them, and its checksum: mmdebstrap knows Debian's alone."""
     keyring_sha256: str = ""
     customize: str = _CUSTOMIZE
+    more: tuple[str, ...] = ()
+    """Packages that mmdebstrap brings by itself elsewhere."""
 
 
 # Ubuntu's sshd is started by a socket of systemd's, which is masked.
@@ -113,13 +115,14 @@ UBUNTU = Distribution(
     f"{_UBUNTU}/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb",
     "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8",
     _CUSTOMIZE + _SSHD_ALONE,
+    ("apt",),
 )
 """The last long-term release, for hosts with the trait `ubuntu`."""
 
 
 def key(system: Distribution = DEBIAN) -> str:
     files = (f"{path}\n{FILES[path]}" for path in FILES)
-    parts = [system.suite, *PACKAGES, *images.LEFT_OUT, system.customize, *files, *system.sources]
+    parts = [system.suite, *PACKAGES, *images.LEFT_OUT, system.customize, *files, *system.sources, *system.more]
     return hashlib.sha256("\0".join([*parts, os.uname().machine]).encode()).hexdigest()[:16]
 
 
@@ -161,7 +164,13 @@ def make(wanted: Path, system: Distribution = DEBIAN) -> None:
         hook = scratch / "customize"
         hook.write_text(f"#!/bin/sh\n{system.customize}")
         hook.chmod(0o755)
-        command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        command = [
+            "mmdebstrap",
+            "--quiet",
+            "--mode=root",
+            "--variant=minbase",
+            f"--include={','.join((*PACKAGES, *system.more))}",
+        ]
         command += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in images.LEFT_OUT]
         command += [f"--customize-hook={hook}", *keyring_options(system, scratch)]
         command += [system.suite, str(scratch / "root"), *system.sources]

@@ -12,7 +12,7 @@ _AGAIN_S = 0.02
 """An import is over soon; a person does not notice so short a wait."""
 _loading = True
 _YOUNG = 10_000
-"""Objects between two collections: with Python's 700, a tenth of the loading is a search for garbage, and there is none."""
+"""Objects between two collections: with Python's 700, a tenth of the loading is a search for garbage; there is none."""
 
 
 def main() -> None:

@@ -171,6 +171,7 @@ class RunStatus(Value, frozen=True):
     ranks: tuple[RankStatus, ...] = ()
     node_troubles: tuple[NodeTrouble, ...] = ()
     timeline: tuple[PhaseSpan, ...] = ()
+    images: dict[str, str] = {}  # role -> image with its digest, where that was seen; of one run in full
     spec: Job | None = None
 
     @property

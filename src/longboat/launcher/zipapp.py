@@ -40,7 +40,18 @@ def _read(path: str) -> bytes:
 
 
 def _short(path: str) -> bytes:
-    return with_less_indent(without_types(without_docstrings(_read(path))))
+    """A module as it travels: what only readers need is left out, and every line stays where it was."""
+    return with_less_indent(without_results(without_types(without_docstrings(_read(path)))))
+
+
+def without_results(source: bytes) -> bytes:
+    """A module whose functions do not say what they return, every line where it was: nobody checks it in a pod."""
+    lines = source.split(b"\n")
+    for number, line in enumerate(lines):
+        head, arrow, result = line.rpartition(b") -> ")
+        if arrow and result.endswith(b":") and (not head.strip() or head.lstrip().startswith((b"def ", b"async def "))):
+            lines[number] = head + b"):"
+    return b"\n".join(lines)
 
 
 def without_docstrings(source: bytes) -> bytes:

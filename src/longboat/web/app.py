@@ -17,7 +17,7 @@ from longboat import __version__
 from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
 from longboat.engines.shared.home import current_user
-from longboat.web.access import USER_KEY, AccessLayer, AccessRules, App, WebUser
+from longboat.web.access import FORWARDED, USER_KEY, AccessLayer, AccessRules, App, WebUser
 from longboat.web.answers import (
     ALL_PLACES,
     HERE,
@@ -205,7 +205,14 @@ class Dashboard:
         return await self.threads.answer(request, ALL_PLACES, lambda: queue(self.listed(request)))
 
     async def services(self, request: Request) -> Response:
-        return await self.threads.answer(request, ALL_PLACES, lambda: services(self.listed(request)))
+        return await self.threads.answer(
+            request, ALL_PLACES, lambda: services(self.listed(request), may_open=self._may_open(request))
+        )
+
+    def _may_open(self, request: Request) -> bool:
+        """A notebook's token is its owner's: it is shown to who acts as that on this machine, and in no other place."""
+        is_own = request.scope.get(USER_KEY) is None and not self.readonly
+        return is_own and all(FORWARDED.fullmatch(host) for host in self.rules.hosts)
 
     async def autoscaler(self, request: Request) -> Response:
         return await self.threads.answer(request, ALL_PLACES, lambda: autoscalers(self.listed(request), self.history))

@@ -33,11 +33,18 @@ RESOURCES = {
     ("GET", f"{ROOT}/resources"): "2021-04-01",
 }
 SIZES = (
+    ("Standard_D2s_v5", "standardDSv5Family", False),
     ("Standard_D4s_v5", "standardDSv5Family", False),
     ("Standard_D8s_v5", "standardDSv5Family", True),
     ("Standard_NC4as_T4_v3", "standardNCASv3_T4Family", False),
 )
 """Name, family, whether the subscription may not have it."""
+PARTS = {
+    "vnetSubnetID": "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "proximityPlacementGroupID": "Microsoft.Compute/proximityPlacementGroups/write",
+    "capacityReservationGroupID": "Microsoft.Compute/capacityReservationGroups/deploy/action",
+}
+"""What Azure asks for parts of a pool that exist."""
 LOOKS = 2  # after so many looks what goes on has ended
 
 
@@ -53,6 +60,8 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.cluster: Body | None = None
         self.claims: list[str] = []
         self.left: list[str] = []
+        self.takes_any_name = False
+        self.name = "lab"
         self.fails = ""
         self.deployed = 0
         self.looks = 0
@@ -72,6 +81,10 @@ class SimulatedAks(ArmResources, SimulatedRest):
     def answer(
         self, method: str, path: str, query: dict[str, str], body: Body | None, headers: Any
     ) -> tuple[int, Body, dict[str, str]]:
+        if self.takes_any_name:  # of a cluster: it is lab
+            self.name = (re.findall(r"/resourceGroups/longboat-([a-z0-9-]+)", path) or [self.name])[0]
+            path = path.replace(f"longboat-{self.name}", "longboat-lab")
+            path = path.replace(f"managedClusters/{self.name}", "managedClusters/lab")
         self.need_of(method, path)
         kept = self.answer_resource(method, path, query)
         if kept is not None:
@@ -95,7 +108,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if path == "/subscriptions":
             return {"value": [{"subscriptionId": SUBSCRIPTION, "state": "Enabled"}]}
         if path == f"{ROOT}/resources":
-            if query["$filter"] != "tagName eq 'longboat-cluster' and tagValue eq 'lab'":
+            if query["$filter"] != f"tagName eq 'longboat-cluster' and tagValue eq '{self.name}'":
                 self.violations.append(str(query))
             return {"value": [{"id": each} for each in self.left]}
         if path.startswith(DEPLOYMENT):
@@ -151,6 +164,10 @@ class SimulatedAks(ArmResources, SimulatedRest):
             pool["provisioningState"] = state
 
     def _make_cluster(self, resource: Body) -> None:
+        for pool in resource["properties"]["agentPoolProfiles"]:
+            for name, action in PARTS.items():
+                if name in pool:
+                    self.need(action, pool[name])
         del resource["type"], resource["apiVersion"], resource["name"]
         described = self.described[0]
         schema = {**described["bodies"]["ManagedCluster"], "$defs": described["$defs"]}

@@ -44,6 +44,7 @@ WORDS = {
 SIZES = {
     "Standard_ND96isr_H100_v5": (96, 1900, 8),
     "Standard_D4s_v5": (4, 16, 0),
+    "Standard_NC4as_T4_v3": (4, 28, 1),
     "Standard_NC24ads_A100_v4": (24, 220, 1),
 }
 

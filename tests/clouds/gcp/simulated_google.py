@@ -35,7 +35,7 @@ WORDS = {
     "throttled": (403, "rateLimitExceeded", "Rate Limit Exceeded"),
 }
 """Kind -> status (200: the group tells it later), code and words."""
-TYPES = {"a3-highgpu-8g": (208, 1872, 8), "e2-standard-4": (4, 16, 0)}
+TYPES = {"a3-highgpu-8g": (208, 1872, 8), "e2-standard-4": (4, 16, 0), "e2-standard-2": (2, 8, 0)}
 
 
 class SimulatedGroup:
@@ -45,6 +45,7 @@ class SimulatedGroup:
         self.size = 0
         self.ports: list[Body] = [{"name": "http", "port": 30080}]
         self.refusal: tuple[str, int] | None = None  # kind, made before
+        self.resizes: dict[str, Body] = {}
 
 
 @functools.cache
@@ -143,6 +144,14 @@ class SimulatedGoogle(SimulatedIam, SimulatedRest):
         if path.startswith("/v1/"):
             known = f"/v1/projects/{PROJECT}/locations/{REGION}/clusters/lab"
             return (200, {"name": "lab", "nodePools": self.pools}, {}) if path == known else _missing(path)
+        match = re.fullmatch(
+            rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/instanceGroupManagers/([^/]+)/resizeRequests(?:/([^/]+))?"
+            r"(/cancel)?",
+            path,
+        )
+        if match is not None:
+            zone, name, request, is_cancel = match.groups()
+            return 200, self._answer_resize(self.groups[zone, name], method, request, bool(is_cancel), body), {}
         match = re.fullmatch(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/(\w+)/([^/]+)(?:/(\w+))?", path)
         if match is None:
             return _missing(path)
@@ -192,6 +201,51 @@ class SimulatedGoogle(SimulatedIam, SimulatedRest):
         raise refusal(404, "notFound", f"no such operation: {method} {path}")
 
     # groups
+
+    def _answer_resize(
+        self, group: SimulatedGroup, method: str, name: str | None, is_cancel: bool, body: Body | None
+    ) -> Body:
+        """All machines at once, or none: what is sold out is waited for, what is forbidden fails."""
+        if method == "GET":
+            self._serve_resizes(group)
+            return {"items": [*group.resizes.values()]}
+        if name is None:
+            assert body is not None
+            kind = (group.refusal or ("", 0))[0]
+            if kind in ("auth", "throttled"):
+                raise refusal(*WORDS[kind])
+            if body["name"] in group.resizes:
+                raise refusal(409, "alreadyExists", f"The resource '{body['name']}' already exists")
+            when = f"2026-01-01T00:00:{len(group.resizes):02d}Z"
+            group.resizes[body["name"]] = {**body, "state": "ACCEPTED", "creationTimestamp": when, "status": {}}
+            group.size += len(body["instances"])
+        elif name not in group.resizes:
+            _missing(name)
+        elif is_cancel:
+            if group.resizes[name]["state"] != "ACCEPTED":
+                raise refusal(400, "invalid", "it is not accepted any more")
+            group.resizes[name]["state"] = "CANCELLED"
+            group.size -= len(group.resizes[name]["instances"])
+        else:
+            del group.resizes[name]
+        return {"name": f"operation-{secrets.token_hex(4)}", "status": "RUNNING"}
+
+    def _serve_resizes(self, group: SimulatedGroup) -> None:
+        kind = (group.refusal or ("", 0))[0]
+        for request in group.resizes.values():
+            if request["state"] != "ACCEPTED":
+                continue
+            _, code, words = WORDS.get(kind, (0, "", ""))
+            error = {"error": {"errors": [{"code": code, "message": words}]}}
+            if kind == "stockout":
+                request["status"] = {"lastAttempt": error}
+                continue
+            group.size -= len(request["instances"])
+            if kind:
+                request |= {"state": "FAILED", "status": error}
+                continue
+            request["state"] = "SUCCEEDED"
+            self._create(group, [each["name"] for each in request["instances"]])
 
     def _create(self, group: SimulatedGroup, names: list[str]) -> Body:
         kind, after = group.refusal or ("", 0)

@@ -43,10 +43,12 @@ def test_a_purge_that_was_killed_is_finished_by_the_next(local: LocalJobs, monke
 
     code = "import longboat\nwith longboat.checkpoint(1) as folder:\n    open(folder + '/weights', 'w').close()"
     checkpoints = Path(local.run(code, name="train").checkpoint_dir or "")
+    draft = local.home.folder(removal.NOTES) / f"{local.engine.status('train').uid}.json.1.tmp"
+    draft.touch()  # an earlier one was killed while it wrote its note
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(removal, "purge_folder", killed)
         local.engine.delete("train", purge=True)
-    assert (checkpoints / "step-1").is_dir() and local.engine.list() == []
+    assert (checkpoints / "step-1").is_dir() and local.engine.list() == [] and not draft.exists()
     assert local.engine.kept_checkpoints("train") == str(checkpoints)
     local.engine.delete("train", purge=True)
     assert not checkpoints.exists() and local.engine.kept_checkpoints("train") is None

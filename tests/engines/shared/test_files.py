@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from longboat.engines.local.records import LocalState
 from longboat.engines.shared import files
 from longboat.engines.shared.files import (
     disk,
+    find_program,
     locked,
     log_line,
     open_lock,
@@ -131,6 +133,18 @@ def test_old_drafts_go_unless_somebody_holds_their_lock(tmp_path: Path) -> None:
     os.close(locks[1])
     assert sorted(path.name for path in tmp_path.iterdir()) == [".new-held", ".new-young", "service"]
     remove_abandoned(tmp_path / "nowhere")
+
+
+def test_a_program_is_found_as_shutil_finds_it(tmp_path: Path) -> None:
+    for name, mode in (("plain", 0o644), ("program", 0o755)):
+        for folder in ("a", "b"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / name).write_text("#!/bin/sh\n")
+            (tmp_path / folder / name).chmod(mode)
+    (tmp_path / "c" / "program").mkdir(parents=True)
+    path = os.pathsep.join(str(tmp_path / folder) for folder in ("nowhere", "c", "b", "a"))
+    for name in ("program", "plain", "missing"):
+        assert find_program(name, path) == shutil.which(name, path=path), name
 
 
 def test_a_lock_that_nobody_holds_is_removed_and_one_that_is_held_stays(tmp_path: Path) -> None:

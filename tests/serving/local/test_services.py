@@ -22,6 +22,7 @@ from longboat.core.jobs import Checkpoints, Job, Role, Serve
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.shared.files import remove_abandoned
+from longboat.sdk.services import explain_service
 from longboat.serving.local.records import ServiceFolder
 from longboat.serving.local.services import LocalServices
 from longboat.serving.requests import ServiceRequest
@@ -236,6 +237,8 @@ def test_a_service_that_follows_goes_on_to_new_checkpoints_and_past_a_bad_one(
         eventually(lambda: services.status("svc").phase == "degraded", "the bad one is refused")
         status = services.status("svc")
         assert status.step == 1 and status.reason.startswith("long:2 takes no requests: golden case 1 of 1")
+        explained = explain_service(services._engine, "svc")
+        assert explained is not None and "the service svc is degraded: long:2 takes no requests" in explained.headline
         (ready / "3").touch()
         eventually(lambda: load.answers.get(3.0, 0) > 20, "the next one takes requests")
         assert services.wait("svc", timeout_s=60).step == 3

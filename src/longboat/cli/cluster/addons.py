@@ -16,8 +16,8 @@ from longboat.clusters.addons.addon import AddonInputs, PoolsText
 from longboat.clusters.addons.install import AddonFailure, dry_run_line, in_order, install_addons, plan_addons
 from longboat.clusters.addons.observe import addon_statuses
 from longboat.clusters.addons.remove import remove_addons
+from longboat.clusters.admin_kubeconfig import admin_kubeconfig_of
 from longboat.clusters.cloud.autoscaler_identity import AutoscalerInstall
-from longboat.clusters.hosts.connection import check
 from longboat.clusters.plan.kubeadm import ADMIN
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec
@@ -100,7 +100,7 @@ def remove_from(session: ClusterSession, *, purge: bool) -> tuple[str, ...]:
         return ()
     try:
         with tempfile.NamedTemporaryFile("w", prefix="longboat-") as file:  # readable by its owner alone
-            file.write(check(session.hosts[control], f"cat {ADMIN}"))
+            file.write(admin_kubeconfig_of(session.hosts[control]))
             file.flush()
             with Client.open(environment={**os.environ, "KUBECONFIG": file.name}) as client:
                 return remove_addons(client, _tell, purge=purge, ends_cluster=True).purged

@@ -91,8 +91,8 @@ def alone(spec: ClusterSpec, home: Home) -> Iterator[None]:
 def open_session(
     spec: ClusterSpec, accept_new_host_keys: bool, leaving: Sequence[HostSpec] = (), *, changes: bool = False
 ) -> Iterator[ClusterSession]:
-    """Connect to all hosts and read their facts. `leaving`: hosts that are no longer in the file. `changes`: the command
-    may change hosts.
+    """Connect to all hosts and read their facts. `leaving`: hosts that are no longer in the file. `changes`: the
+    command may change hosts.
     """
     settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=ask_password)
     with (

@@ -157,6 +157,11 @@ class GcpFileCheck(CloudFileCheck):
             for zone in pool.get("zones") or ():
                 if zone and region and zone.rpartition("-")[0] != region:
                     self.wrong(("pools", index, "zones"), f"{zone} is not a zone of {region}")
+            if pool.get("flex_start") and (pool.get("spot") or pool.get("reservation")):
+                self.wrong(("pools", index, "flex_start"), "flex_start is neither for spot machines nor reservations")
+            if pool.get("flex_start") and sizes_of(pool)[:2] != (0, 0):
+                hint = "min: 0, max: 4"
+                self.wrong(("pools", index, "flex_start"), "a pool with flex_start begins with no machines", hint=hint)
         for key, value in (self.values.get("tags") or {}).items():
             if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", key) or not re.fullmatch(r"[a-z0-9_-]{0,63}", value or ""):
                 self.wrong(
@@ -188,6 +193,7 @@ def make_pool(values: Values, table: MachineTable) -> CloudPool:
         gpus=machine.gpus if values.get("gpu", True) else 0,
         architecture=architecture_of(machine.type),
         labels=tuple(values.get("labels", {}).items()),
-        **{key: values[key] for key in ("spot", "zones", "taints", "placement_group", "reservation") if key in values},
+        **{key: values[key] for key in ("spot", "zones", "taints", "placement_group", "reservation", "flex_start")
+           if key in values},
         **disk,
     )  # fmt: skip

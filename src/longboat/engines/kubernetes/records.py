@@ -124,6 +124,7 @@ class State(Stored, frozen=True):
     told_when: float = 0.0
     broken: float = 0.0  # when a member of the attempt was first seen to be dead while others ran
     hosts: dict[str, str] = {}  # member of the attempt -> node that it runs on
+    digests: dict[str, str] = {}  # role -> digest of the image that its first pod runs
     tails: dict[str, str] = {}  # node -> last lines, kept where pods are gone
     checkpoint: str | None = None
     step: int | None = None  # of the last attempt that told one, once it has ended

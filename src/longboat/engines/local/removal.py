@@ -115,6 +115,8 @@ def note_left(home: Home, files: RunFiles, record: LocalRecord) -> str | None:
     Of another user's run nothing is noted: his record names folders and endpoints."""
     place = _place_of(record)
     if place is not None and files.is_own():
+        for draft in (home.root / NOTES).glob(f"{record.uid}.json.*.tmp"):
+            draft.unlink(missing_ok=True)  # of a removal of this run that was killed: its lock is ours now
         write_value(_note_of(home, record), record, is_durable=True)
     return place
 

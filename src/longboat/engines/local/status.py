@@ -16,7 +16,7 @@ from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses, reports_of
 from longboat.engines.shared.files import read_value
 from longboat.engines.shared.home import Home
-from longboat.engines.shared.run_summary import brief
+from longboat.engines.shared.run_summary import brief, with_digest
 from longboat.engines.shared.secret_urls import redacted_job
 
 ENGINE = "local"
@@ -113,9 +113,20 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         directory=str(files.directory),
         ranks=tuple(ranks),
         drill=read_value(files.drill, str) or "",
+        images=_images(files, record),
         spec=redacted_job(record.job),
     )
     return with_timeline(status, {attempt: _marks(files, attempt) for attempt in files.attempts()})
+
+
+def _images(files: RunFiles, record: LocalRecord) -> dict[str, str]:
+    """By role the image that the latest attempt ran, with its digest or id; none without containers."""
+    ids = (read_value(files.images, dict[str, str]) or {}) if record.containers is not None else {}
+    return {
+        role.name: with_digest(role.image, ids[role.image])
+        for role in record.job.roles
+        if role.image and ids.get(role.image)
+    }
 
 
 def _marks(files: RunFiles, attempt: int) -> AttemptMarks:

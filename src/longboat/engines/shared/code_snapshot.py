@@ -20,6 +20,7 @@ from longboat.core.jobs import Job
 from longboat.core.runs import Explanation, Failure
 from longboat.core.words import listing
 from longboat.engines.engine import Submission
+from longboat.engines.shared.advice import INSTALL
 from longboat.engines.shared.home import Home
 from longboat.storage.urls import is_object_url
 
@@ -112,6 +113,11 @@ def missed_by(
     return _advice_for([each for each in held if each is not None], snapshot, is_cluster=is_cluster)
 
 
+def still_needed(steps: Sequence[str], missed: Sequence[object]) -> list[str]:
+    """A module that stays behind need not be installed."""
+    return [step for step in steps if not (missed and step.startswith(INSTALL))]
+
+
 def with_missed_files(
     explanation: Explanation,
     home: Home,
@@ -133,7 +139,7 @@ def with_missed_files(
     return msgspec.structs.replace(
         explanation,
         facts=(*explanation.facts, *(text for text, _ in missed)),
-        next_steps=(*(step for _, step in missed), *explanation.next_steps),
+        next_steps=(*(step for _, step in missed), *still_needed(explanation.next_steps, missed)),
     )
 
 

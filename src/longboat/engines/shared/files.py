@@ -208,8 +208,13 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
 
 def remove_tree(path: Path) -> None:
     """Remove a folder with its contents, read-only files included; a missing one is no error."""
-
-    import shutil
+    try:
+        path.rmdir()  # many are empty
+        return
+    except FileNotFoundError:
+        return
+    except OSError:
+        import shutil  # not at the start: with it come the compressors
 
     def retry(function: Any, name: str, error: Any) -> None:
         if isinstance(error[1], FileNotFoundError):
@@ -270,3 +275,12 @@ def disk_use(path: Path) -> int:
         except OSError:
             continue
     return total
+
+
+def find_program(name: str, path: str) -> str | None:
+    """A program by its name in these folders, as `shutil.which` finds it. That one imports the compressors."""
+    for folder in path.split(os.pathsep):
+        program = os.path.join(folder, name)
+        if os.access(program, os.X_OK) and not os.path.isdir(program):
+            return program
+    return None

@@ -61,6 +61,8 @@ LOOK_S = 1.0
 """Between two looks of somebody who waits."""
 MOST_FAILURES = 3
 """Starts of a version that has never been ready, as on one machine; Kubernetes itself goes on trying."""
+RUNNING_S, ENDED_S = 15.0, 300.0
+"""Between two looks at the checkpoints of a run: a pod of it is asked, and a pod made for that once it has ended."""
 STOP_S = 300.0
 """Pods have their draining and grace; those of nodes that are lost are not waited for."""
 PROBE_MARK = "Startup probe failed: "
@@ -138,6 +140,14 @@ class ClusterServices:
             self._put(name, made, is_new=before is None)
             self._scale_by_load(name, serve)
         return name
+
+    def follow_pause_s(self, name: str) -> float:
+        """Until the next look; asked for before this one, so that the last checkpoint of a run is seen."""
+        try:
+            is_over = self._engine.status(record_of(self._existing(name)).run).is_final
+        except NotFound:
+            is_over = True
+        return ENDED_S if is_over else RUNNING_S
 
     def follow(self, name: str) -> int | None:
         """Give it the checkpoint that it is to follow; its step, None where it stays as it is. One look.

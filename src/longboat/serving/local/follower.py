@@ -20,7 +20,7 @@ from longboat.serving.local.status import status_of
 from longboat.serving.requests import ServiceRequest
 
 
-class Follower:
+class ServiceFollower:
     def __init__(self, folder: ServiceFolder, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
         self._engine = LocalEngine(folder.home.root, environment=dict(environment))
         self._services = LocalServices(self._engine)

@@ -13,7 +13,7 @@ def status_of(wanted: WantedService, state: ServiceState, *, is_stopping: bool) 
     """What the files say. Pure."""
     version = serving_version(wanted, state)
     replicas = [replica for replica in state.replicas if replica.phase != "ended"]
-    ready = [replica for replica in replicas if replica.phase == "ready"]
+    ready = [replica for replica in replicas if replica.phase == "ready" and replica.version != wanted.canary]
     desired = max(state.desired, wanted.serve.replicas)
     canary = None if wanted.canary is None else wanted.version(wanted.canary)
     phase, reason = _phase(wanted, state, is_stopping=is_stopping)

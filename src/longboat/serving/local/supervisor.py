@@ -23,7 +23,7 @@ from longboat.core.guards.formats import NewerFormat
 from longboat.engines.local.supervise.processes import identify, reap
 from longboat.engines.shared.files import log_line
 from longboat.serving.local import decide
-from longboat.serving.local.follower import Follower
+from longboat.serving.local.follower import ServiceFollower
 from longboat.serving.local.listening import listen
 from longboat.serving.local.probing import Prober
 from longboat.serving.local.records import ServiceFolder, ServiceState, WantedService
@@ -73,7 +73,7 @@ class ServiceSupervisor:
         self._problem = ""
         self._pool = ThreadPoolExecutor(32, thread_name_prefix="replica")
         self._prober = Prober()
-        self._follower = Follower(folder, os.environ, self.say)
+        self._follower = ServiceFollower(folder, os.environ, self.say)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ended: deque[str] = deque()
 

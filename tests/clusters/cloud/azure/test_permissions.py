@@ -16,6 +16,13 @@ from tests.clouds.azure.simulated_azure import SUBSCRIPTION
 from tests.clusters.cloud.azure.test_up_down import Text, change, say
 
 pytestmark = pytest.mark.clouds
+IDS = "/subscriptions/s/resourceGroups/g/providers/"
+PARTS = (
+    "count: 2}",
+    f"count: 2, placement_group: {IDS}Microsoft.Compute/proximityPlacementGroups/p, "
+    f"reservation: {IDS}Microsoft.Compute/capacityReservationGroups/r}}",
+)
+NETWORK = ("region: ", f"network: {{subnet: {IDS}Microsoft.Network/virtualNetworks/v/subnets/s}}\nregion: ")
 AUTOSCALER = ("addons: []", "addons: [autoscaler]\nimage: registry.example.org/longboat:1")
 ACTIONS = cluster_role("lab").actions
 
@@ -27,7 +34,7 @@ def go_through(capfd: Text) -> tuple[int, str]:
         if code:
             return code, text
     more = "\n- {name: more, type: Standard_D4s_v5}"
-    change("count: 2}", f"count: 2}}{more}")
+    change("\n- {name: gpu", f"{more}\n- {{name: gpu")
     code, text = say(capfd, "up")
     if code:
         return code, text
@@ -37,8 +44,9 @@ def go_through(capfd: Text) -> tuple[int, str]:
 
 
 def test_the_role_is_enough(azure: SimulatedAks, capfd: Text, installed: list[PoolsText]) -> None:
-    change(*AUTOSCALER)
-    azure.assignments = [(ROOT, ACTIONS)]
+    for each in (AUTOSCALER, PARTS, NETWORK):
+        change(*each)
+    azure.assignments = [(ROOT, ACTIONS), ("/subscriptions/s", ACTIONS)]
     code, text = go_through(capfd)
     assert code == 0, text
     assert azure.denied == [] and azure.used == set(ACTIONS)
@@ -46,7 +54,7 @@ def test_the_role_is_enough(azure: SimulatedAks, capfd: Text, installed: list[Po
 
 
 def test_without_an_autoscaler_it_has_no_rights_over_rights(azure: SimulatedAks, capfd: Text) -> None:
-    fewer = cluster_role("lab", autoscaler=False).actions
+    fewer = cluster_role("lab", autoscaler=False, parts=False).actions
     assert not [action for action in fewer if "Authorization" in action or "Identity" in action]
     azure.assignments = [(ROOT, fewer)]
     code, text = go_through(capfd)
@@ -57,8 +65,10 @@ def test_without_an_autoscaler_it_has_no_rights_over_rights(azure: SimulatedAks,
 def test_a_right_that_is_missing_is_named(
     action: str, azure: SimulatedAks, capfd: Text, installed: list[PoolsText]
 ) -> None:
-    change(*AUTOSCALER)
-    azure.assignments = [(ROOT, tuple(each for each in ACTIONS if each != action))]
+    for each in (AUTOSCALER, PARTS, NETWORK):
+        change(*each)
+    fewer = tuple(each for each in ACTIONS if each != action)
+    azure.assignments = [(ROOT, fewer), ("/subscriptions/s", fewer)]
     code, text = go_through(capfd)
     assert code == 205 and "Azure does not let you" in text and action in text, text
     assert "hint: longboat cluster permissions" in text and azure.denied[0] == action

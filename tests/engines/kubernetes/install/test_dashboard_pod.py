@@ -108,7 +108,7 @@ def proxy(behind: tuple[str, int], token: str) -> Iterator[tuple[str, int]]:
             self.end_headers()
             self.wfile.write(answer.body)
 
-        do_GET = do_POST = pass_on  # noqa: N815
+        do_GET = do_POST = pass_on
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""
@@ -170,9 +170,10 @@ def test_its_pod_shows_runs_to_whoever_has_the_token_and_changes_nothing(bench: 
             answer = reader.ask("GET", f"/api/{page}")
             assert answer.status == 200, (page, answer.body)
         one = f"/api/runs/{place}/theirs"
-        page = reader.ask("GET", one)
-        assert page.status == 200 and page.data["status"]["phase"] == "running", page.body
-        assert not any(page.data["may"].values())
+        shown = reader.ask("GET", one)
+        assert shown.status == 200 and shown.data["status"]["phase"] == "running", shown.body
+        assert not any(shown.data["may"].values())
+        assert "python:latest@sha256:" in shown.data["status"]["images"]["worker"]
         lines = reader.ask("GET", f"{one}/logs?to=5").data["lines"]
         assert lines and all("ready, step" in line["text"] for line in lines)
         for action in ("stop", "remove", "retry", "resume"):

@@ -10,6 +10,7 @@ import click
 from longboat.cli.cluster.cloud.plan import cloud_of
 from longboat.cli.cluster.target import named_cluster
 from longboat.cli.output.formats import to_json
+from longboat.clusters.cloud.spec import CloudSpec
 from longboat.core.errors import UsageError
 
 CLOUDS = ("aws", "azure", "gcp")
@@ -32,6 +33,9 @@ def command(file: str | None, cloud: str | None, autoscaler: bool) -> None:
     settings = cloud_of(spec)
     if cloud not in (None, spec.kind):
         raise UsageError(f"--cloud {cloud}: {spec.name} is on {spec.kind}", hint="leave --cloud out")
+    if spec.kind == "azure":
+        print(to_json(azure_document(spec.name, settings, autoscaler=autoscaler)))
+        return
     shown = document(spec.kind, spec.name, settings.region, autoscaler=autoscaler, with_autoscaler=settings.autoscaler)
     print(to_json(shown))
 
@@ -39,7 +43,7 @@ def command(file: str | None, cloud: str | None, autoscaler: bool) -> None:
 def document(cloud: str, cluster: str = "", region: str = "", *, autoscaler: bool, with_autoscaler: bool = True) -> Any:
     """`cluster` empty: for all. `with_autoscaler`: whether `up` gives rights to one."""
     if cloud == "azure":
-        return azure_document(cluster, autoscaler=autoscaler, with_autoscaler=with_autoscaler)
+        return azure_document(cluster, None, autoscaler=autoscaler)
     if cloud == "gcp":
         from longboat.clusters.cloud.gcp.permissions import autoscaler_role, cluster_role
 
@@ -50,12 +54,15 @@ def document(cloud: str, cluster: str = "", region: str = "", *, autoscaler: boo
     return (autoscaler_policy if autoscaler else policy)(cluster or "*", region or "*")
 
 
-def azure_document(cluster: str, *, autoscaler: bool, with_autoscaler: bool) -> Any:
-    """The autoscaler has two roles, which are assigned in different places."""
+def azure_document(cluster: str, settings: CloudSpec | None, *, autoscaler: bool) -> Any:
+    """The autoscaler has two roles, which are assigned in different places. `settings`: of the cluster file."""
     from longboat.clusters.cloud.azure.permissions import ANY_SUBSCRIPTION, autoscaler_roles, cluster_role
     from longboat.clusters.cloud.azure.resource_group import SUBSCRIPTION_VARIABLE
 
     subscription = os.environ.get(SUBSCRIPTION_VARIABLE) or ANY_SUBSCRIPTION
     if autoscaler:
         return [role.definition(subscription) for role in autoscaler_roles(cluster)]
-    return cluster_role(cluster, autoscaler=with_autoscaler).definition(subscription)
+    if settings is None:
+        return cluster_role(cluster).definition(subscription)
+    parts = bool(settings.network.subnet) or any(pool.placement_group or pool.reservation for pool in settings.pools)
+    return cluster_role(cluster, autoscaler=settings.autoscaler, parts=parts).definition(subscription)

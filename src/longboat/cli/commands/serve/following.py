@@ -6,6 +6,7 @@ Deployments, and gets no rights for it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import click
 from longboat.cli.commands.serve.place import open_services
 from longboat.cli.input.engine_option import engine_options, open_engine, placed
 from longboat.cli.output.terminal import clean, note, say
-from longboat.core.errors import EngineError, Refused, UsageError
+from longboat.core.errors import LongboatError, UsageError
 
 if TYPE_CHECKING:
     from longboat.serving.requests import Services
@@ -47,28 +48,30 @@ def tell_following(services: Services, name: str, *, quiet: bool) -> None:
 
 def attend_following(services: Services, name: str, *, quiet: bool) -> int:
     """Follow until Ctrl-C, or until the service follows no more; a bad checkpoint and a lost cluster end nothing."""
-    from longboat.serving.following import FOLLOW_S
-    from longboat.serving.kubernetes.services import ClusterServices
+    from longboat.serving.kubernetes.services import RUNNING_S, ClusterServices
 
     if not isinstance(services, ClusterServices) or services.status(name).follow is None:
         return 0
     if not quiet:
         say(f"longboat: follows the checkpoints of {services.status(name).run} until Ctrl-C; {name} goes on")
     problem = ""
-    try:
-        while services.exists(name) and services.status(name).follow is not None:
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            pause_s, trouble = RUNNING_S, ""
             try:
+                if not services.exists(name) or services.status(name).follow is None:
+                    return 0
+                rest_s = services.follow_pause_s(name)
                 step = services.follow(name)
                 if step is not None and not quiet:
                     say(f"longboat: {name} goes on to step {step}")
                 status = services.status(name)
+                pause_s = rest_s if status.phase in ("ready", "degraded") and step is None else RUNNING_S
                 trouble = status.reason if status.phase in ("degraded", "failed") else ""
-            except (Refused, EngineError) as error:
+            except LongboatError as error:  # the cluster is away, the run was removed: the next look may see more
                 trouble = error.message
             if trouble and trouble != problem:
                 note(f"{name}: {clean(trouble)}")
             problem = trouble
-            time.sleep(FOLLOW_S)
-    except KeyboardInterrupt:
-        pass
+            time.sleep(pause_s)
     return 0

@@ -71,8 +71,8 @@ def start_command(target: str, words: tuple[str, ...], detach: bool, wait: bool,
 
     The server has the code, the setup, the image, the variables and the secrets of the run, and finds its checkpoint as
     a resuming run does (LONGBOAT_RESUME_FROM). It listens on $PORT of $HOST. A service of that name that exists gets a
-    new version: each replica is replaced when the new one is ready and its golden answers are right. A new service of
-    this machine is followed until Ctrl-C stops it; in a cluster it goes on.
+    new version: each replica is replaced when the new one is ready and its golden answers are right. The log of a new
+    service of this machine is shown until Ctrl-C stops it; in a cluster it goes on.
     """
     if wait and not detach:
         raise UsageError("--wait goes with -d", hint="without -d the command stays with the service")
@@ -81,6 +81,8 @@ def start_command(target: str, words: tuple[str, ...], detach: bool, wait: bool,
     request = make_request(place, services, target, words, options)
     is_new = not services.exists(request.service_name)
     name = services.serve(request)
+    if is_new and not options["quiet"]:
+        check_ready(services, name)
     if detach:
         if wait:
             services.wait(name)
@@ -95,6 +97,13 @@ def start_command(target: str, words: tuple[str, ...], detach: bool, wait: bool,
     if not options["quiet"]:
         say(f"longboat: service {name}: {services.status(name).url} (Ctrl-C stops it)")
     return attach_service(services, name, quiet=options["quiet"])
+
+
+def check_ready(services: Services, name: str) -> None:
+    """Say what is missing where requests could come before the model is loaded."""
+    settings = services.settings(name)
+    if settings is not None and settings.ready is None:
+        note(f"{name} has no ready check: its replicas are asked as soon as they accept connections (--ready PATH)")
 
 
 def make_request(

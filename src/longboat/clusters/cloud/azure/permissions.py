@@ -57,12 +57,19 @@ class AzureRole(Value, frozen=True):
         }
 
 
-def cluster_role(cluster: str = "", *, autoscaler: bool = True) -> AzureRole:
-    """For `up`, `status` and `down`, assigned on the subscription."""
+_PARTS = (
+    "Microsoft.Network/virtualNetworks/subnets/join/action", "Microsoft.Compute/proximityPlacementGroups/write",
+    "Microsoft.Compute/capacityReservationGroups/deploy/action",
+)  # fmt: skip
+"""Asked by Azure for what exists and pools use: a subnet, a placement group, a reservation."""
+
+
+def cluster_role(cluster: str = "", *, autoscaler: bool = True, parts: bool = True) -> AzureRole:
+    """For `up`, `status` and `down`, assigned on the subscription. `parts`: pools use what exists."""
     return AzureRole(
         name=f"longboat-{cluster}" if cluster else "longboat",
         description="Makes, looks at and takes down clusters by longboat cluster",
-        actions=(*_GROUPS, *_CLUSTERS, *_LOOK, *(_IDENTITY if autoscaler else ())),
+        actions=(*_GROUPS, *_CLUSTERS, *_LOOK, *(_PARTS if parts else ()), *(_IDENTITY if autoscaler else ())),
     )
 
 

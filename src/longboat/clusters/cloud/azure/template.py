@@ -112,6 +112,12 @@ def _pool(spec: CloudSpec, pool: CloudPool) -> Body:
         body |= {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1}
     if pool.zones:
         body["availabilityZones"] = list(pool.zones)
+    ids = (
+        ("vnetSubnetID", spec.network.subnet),
+        ("proximityPlacementGroupID", pool.placement_group),
+        ("capacityReservationGroupID", pool.reservation),
+    )
+    body |= {name: id for name, id in ids if id is not None}
     if pool.taints:
         body["nodeTaints"] = [str(taint) for taint in pool.taints]
     return body

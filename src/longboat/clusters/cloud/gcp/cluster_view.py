@@ -15,6 +15,7 @@ class NodePoolView(Value, frozen=True):
     type: str = ""
     version: str = ""
     spot: bool = False
+    flex_start: bool = False
     min: int = 0
     max: int = 0
     """0: it has no range."""
@@ -75,6 +76,7 @@ def _pool(body: Mapping[str, Any]) -> NodePoolView:
         type=config.get("machineType") or "",
         version=body.get("version") or "",
         spot=bool(config.get("spot")),
+        flex_start=bool(config.get("flexStart")),
         min=_number(low),
         max=_number(high),
         is_managed=is_managed,

@@ -154,6 +154,7 @@ def _pool_drift(spec: CloudSpec, pool: CloudPool, view: NodePoolView) -> list[st
     pairs: Sequence[tuple[str, object, object]] = (
         ("machines are", view.type, pool.type),
         ("spot is", view.spot, pool.spot),
+        ("flex start is", view.flex_start, pool.flex_start),
         ("its zones are", ", ".join(view.locations), zone_of(spec, pool)),
         ("its labels are", {key: view.labels.get(key) for key in labels}, labels),
         ("its taints are", shown, taints),

@@ -14,6 +14,8 @@ CLUSTER_LABEL = "longboat-cluster"
 MIN_LABEL, MAX_LABEL = "longboat-min", "longboat-max"
 IDENTITY_MODE = "GKE_METADATA"
 """Pods are who their service accounts are, and not their node."""
+LONGEST_RUN = "604800s"
+"""Of machines with flex start: a week, the most that Google gives."""
 ANY_PROJECT = "$PROJECT"
 """Stands for a project that is not known here."""
 ACCELERATORS = {
@@ -53,6 +55,8 @@ def make_request(cluster: str, spec: CloudSpec, table: MachineTable, project: st
         "resourceLabels": {**dict(spec.tags), CLUSTER_LABEL: cluster},
         "shieldedNodes": {"enabled": True},
     }
+    places = (("network", spec.network.name), ("subnetwork", spec.network.subnet))
+    body |= {key: name for key, name in places if name is not None}
     if spec.autoscaler:
         body["workloadIdentityConfig"] = {"workloadPool": workload_pool(project)}
     if spec.network.access != ("0.0.0.0/0",):
@@ -81,6 +85,10 @@ def _pool(spec: CloudSpec, pool: CloudPool, machine: CloudMachine) -> Body:
             "key": "compute.googleapis.com/reservation-name",
             "values": [pool.reservation],
         }
+    if pool.flex_start:
+        # GKE has it so: nothing is repaired, and nothing is taken from reservations.
+        config |= {"flexStart": True, "maxRunDuration": LONGEST_RUN}
+        config["reservationAffinity"] = {"consumeReservationType": "NO_RESERVATION"}
     body: Body = {
         "name": pool.name,
         "initialNodeCount": pool.count,
@@ -93,6 +101,8 @@ def _pool(spec: CloudSpec, pool: CloudPool, machine: CloudMachine) -> Body:
         config["resourceLabels"] = range_labels(pool)
     elif pool.min < pool.max:
         body["autoscaling"] = {"enabled": True, "totalMinNodeCount": pool.min, "totalMaxNodeCount": pool.max}
+    if pool.flex_start:
+        body["management"] = {"autoRepair": False}
     if pool.placement_group:
         body["placementPolicy"] = {"type": "COMPACT"}
     return body

@@ -20,6 +20,7 @@ LABEL = f"{DOMAIN}/"
 MONITOR_GRACE_S = 40.0
 """What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
 LEASE_BELIEVED_S = 60.0  # a Lease that stopped long before says nothing about this silence: its clock may be wrong
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MOST_INDEXES = 100_000  # more than pods of any job here; anybody may write such a range
 _NOT_THERE = re.compile(r'(?:volume "([^"]*)".*)?hostPath type check failed: (\S+) is not a (directory|file)')
 
@@ -48,6 +49,7 @@ class PodView(Value, frozen=True):
     tolerations: tuple[dict[str, Any], ...] = ()  # of one pod that was read whole, not of a list
     is_replaced: bool = False  # its launcher has asked for another pod in its place, as it ended
     unhealthy_devices: tuple[str, ...] | None = None  # GPUs it has; None: the cluster does not tell (before 1.36)
+    digest: str = ""  # of its image
     end: PodEnd | None = None
 
     @property
@@ -155,6 +157,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         is_replaced=int((state.get("terminated") or {}).get("exitCode") or 0) == RUN_REPLACED_EXIT,
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         unhealthy_devices=_unhealthy_devices(container),
+        digest="".join(_DIGEST.findall(str(container.get("imageID") or ""))[-1:]),
         end=end,
     )
 

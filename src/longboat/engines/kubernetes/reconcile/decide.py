@@ -15,7 +15,13 @@ import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
+from longboat.engines.kubernetes.observe.node_loss import (
+    digests_of,
+    first_doubt,
+    noted_hosts,
+    silence_words,
+    with_losses,
+)
 from longboat.engines.kubernetes.observe.progress import Progress, awaited_members, progress_of
 from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
@@ -55,7 +61,9 @@ SLOW_TROUBLE_S = 600.0
 
 def decide(snapshot: RunSnapshot, now: float) -> Decision:
     turn = _turn(snapshot, now)
-    return msgspec.structs.replace(turn, state=None) if turn.state == snapshot.state else turn
+    if turn.state is None or turn.state == snapshot.state:  # a digest that is told is no reason to write
+        return msgspec.structs.replace(turn, state=None)
+    return msgspec.structs.replace(turn, state=_replace(turn.state, digests=digests_of(snapshot)))
 
 
 def _turn(snapshot: RunSnapshot, now: float) -> Decision:

@@ -297,14 +297,16 @@ def _release(descriptors: list[int], folders: Sequence[Path]) -> None:
 
 
 def _is_free(port: int) -> bool:
-    import socket  # not at the start: a run of one plain rank needs no port
+    import _socket  # the half of `socket` in C: the other half takes longer to load than sixteen ports to try
 
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
+    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    try:
+        probe.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+        probe.bind(("", port))
+    except OSError:
+        return False
+    finally:
+        probe.close()
     return True
 
 

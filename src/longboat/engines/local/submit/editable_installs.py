@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from longboat.core.guards.lazy_pattern import lazy_pattern
+from longboat.engines.shared.files import find_program
 
 _MAPPING = lazy_pattern(r"^MAPPING\b[^=\n]*=\s*(\{.*\})\s*$", re.MULTILINE)
 _IN_SETUP = lazy_pattern(r"(?:^|\s)(?:-e|--editable)(?:\s+|=)['\"]?([^\s'\"\[;&|]+)")
@@ -45,7 +45,7 @@ def _absolute(entries: Iterable[str]) -> list[str]:
 
 def _installed(environment: Mapping[str, str]) -> Iterator[str]:
     path = environment.get("PATH", os.defpath)
-    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    python = find_program("python", path) or find_program("python3", path)
     prefixes = [os.path.dirname(os.path.dirname(python))] if python else []
     if environment.get("HOME"):
         prefixes.append(f"{environment['HOME']}/.local")

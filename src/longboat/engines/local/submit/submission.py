@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
 from longboat.engines.shared.code_snapshot import checkpoint_folder, code_folder, with_absolute_secrets
 from longboat.engines.shared.files import (
     disk,
+    find_program,
     locked,
     make_folder,
     open_lock,
@@ -248,9 +248,9 @@ def _path_append(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:
     user's, and the trainer's packages are not in it.
     """
     path = environment.get("PATH", os.defpath)
-    if shutil.which("python", path=path) is not None:
+    if find_program("python", path) is not None:
         return ()
-    if shutil.which("python3", path=path) is None:
+    if find_program("python3", path) is None:
         return (os.path.dirname(sys.executable),)  # no Python at all: better ours than none
     shim = home.folder("shims") / "python"
     if not shim.exists():

@@ -7,11 +7,12 @@ fail or hang where that is long. The files themselves stay in the run's folder, 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+from longboat.core.guards.digests import sha256_of
 
 SHORT = 48
 """Bytes that are short enough: names below TMPDIR have 59 left, and multiprocessing's have 32."""
@@ -46,7 +47,7 @@ def forget(scratch: Path, home: Path) -> None:
 def _links_of(scratch: Path, home: Path) -> Iterator[Path]:
     """In Longboat's home, or, where that is long, in the machine's temporary folder: that one is tidied up by some
     systems after days."""
-    name = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:10]
+    name = sha256_of(os.fsencode(scratch))[:10]
     yield home / "t" / name
     import tempfile  # not at the start: most homes are short
 

@@ -95,12 +95,10 @@ class Supervisor:
             self._finish_stopped()
         finally:
             self._release()
-        if self.state.is_final:
+        if self.state.is_final and (self.home.root / "config.yaml").exists():
             self._notify()
 
     def _notify(self) -> None:
-        if not (self.home.root / "config.yaml").exists():
-            return
         from longboat.engines.lifecycle.notices import send_detached
         from longboat.engines.local.status import brief_status
 
