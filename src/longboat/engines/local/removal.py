@@ -12,6 +12,7 @@ from longboat.bundles import durable
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.jobs import Value
 from longboat.core.runs import PrunedItem, PruneQuery
+from longboat.engines.lifecycle.kept_environment import forget_environment
 from longboat.engines.lifecycle.resubmission import noted_code
 from longboat.engines.local.queue.slots import discard_ticket
 from longboat.engines.local.records import LocalRecord
@@ -59,6 +60,7 @@ def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True
             record = files.record()
             uid = record.uid
             kill_until_gone(lambda: marked(uid))
+            forget_environment(uid)
             if record.containers is not None:
                 from longboat.engines.local.containers.program import remove_containers
 

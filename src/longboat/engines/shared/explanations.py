@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Attempt, Explanation, Failure, RankReport, RunStatus
+from longboat.core.words import listing
 from longboat.engines.shared.advice import ADVICE, next_steps
 
 _SILENT_S = 600.0
@@ -154,6 +155,8 @@ def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
     if not attempt.restart:
         return ""
     way = "restarted in place" if attempt.restart == "in-place" else "started anew"
+    if attempt.replaced:
+        way = f"{listing(attempt.replaced, 3)} replaced, the others {way}"
     ended = max((each.ended for each in attempts if each.ended and each.number < attempt.number), default=None)
     if ended is None or attempt.running is None:
         return way

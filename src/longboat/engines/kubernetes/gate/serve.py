@@ -27,6 +27,7 @@ from longboat.engines.kubernetes.observe.snapshot import (
     RunSnapshot,
     WorkloadView,
     pod_view,
+    present_pods,
     workload_view,
 )
 from longboat.engines.kubernetes.record_store import BadRecord, is_record, read_record, read_stop, write_state
@@ -85,6 +86,10 @@ class WaitingRun(msgspec.Struct, frozen=True):
     @property
     def lacks_pods(self) -> bool:
         return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
+
+    def with_ended(self, pods: Sequence[PodView]) -> WaitingRun:
+        ended = tuple(pod for pod in present_pods(pods) if pod.attempt == self.state.attempt)
+        return msgspec.structs.replace(self, ended=ended)
 
 
 def share_gate(client: Client, group: GateGroup) -> None:
@@ -299,12 +304,7 @@ def _with_pods(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
     seen = [_with_alive(run, alive.get(run.record.name, ())) for run in runs]
     lacking = [run.record.name for run in seen if run.lacks_pods]
     ended = _by_run(client, POD, lacking, RunPod, pod_view, fields=ENDED)
-    return [
-        msgspec.structs.replace(
-            run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)
-        )
-        for run in seen
-    ]
+    return [run.with_ended(ended.get(run.record.name, ())) for run in seen]
 
 
 def _with_alive(run: WaitingRun, pods: Sequence[tuple[PodView, bool]]) -> WaitingRun:
@@ -352,7 +352,7 @@ def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | N
         placed=tuple(pod.node for pod in (*run.ended, *(pod for pod in run.pods if pod.is_scheduled))),
         made=len(run.pods) + len(run.ended),
         ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
-        unschedulable=run.unschedulable,
+        unschedulable=0 if state.phase == "running" else run.unschedulable,  # a pod that is replaced: none is put back
         gate_s=record.gate_s,
         # A negative timeout would end before the start, and always backfill.
         lasts_s=None if record.job.timeout_s is None else max(record.job.timeout_s, 0.0) + START_S,

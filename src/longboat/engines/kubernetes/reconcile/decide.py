@@ -15,8 +15,14 @@ import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
-from longboat.engines.kubernetes.observe.progress import Progress, progress_of
+from longboat.engines.kubernetes.observe.node_loss import (
+    digests_of,
+    first_doubt,
+    noted_hosts,
+    silence_words,
+    with_losses,
+)
+from longboat.engines.kubernetes.observe.progress import Progress, awaited_members, progress_of
 from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
@@ -55,7 +61,9 @@ SLOW_TROUBLE_S = 600.0
 
 def decide(snapshot: RunSnapshot, now: float) -> Decision:
     turn = _turn(snapshot, now)
-    return msgspec.structs.replace(turn, state=None) if turn.state == snapshot.state else turn
+    if turn.state is None or turn.state == snapshot.state:  # a digest that is told is no reason to write
+        return msgspec.structs.replace(turn, state=None)
+    return msgspec.structs.replace(turn, state=_replace(turn.state, digests=digests_of(snapshot)))
 
 
 def _turn(snapshot: RunSnapshot, now: float) -> Decision:
@@ -175,7 +183,9 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
     new = _progressed(state, progress, snapshot)
     if not state.broken and dead_members(snapshot):
         new = _replace(new, broken=now)
-        snapshot = msgspec.structs.replace(snapshot, state=new)
+    elif state.broken and not dead_members(snapshot):
+        new = _replace(new, broken=0.0)  # the one that was dead has another pod
+    snapshot = msgspec.structs.replace(snapshot, state=_replace(state, broken=new.broken))
     back = _put_back_at(snapshot, progress)
     actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else ()
     hurry = survivor_deadline(snapshot)
@@ -295,17 +305,20 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     grace = job.grace_s if snapshot.stop.grace_s is None else snapshot.stop.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
     noted = _replace(state, reason="is being stopped")
-    have_started = all(node in pods and pods[node].is_started for node in expected_nodes(job))
+    awaited = awaited_members(snapshot)
+    have_started = all(node in awaited or (node in pods and pods[node].is_started) for node in expected_nodes(job))
+    late = [pod for pod in pods.values() if pod.node in awaited and pod.deleting_since is None]
+    drops = tuple(Delete(pod=pod.name, uid=pod.uid) for pod in late)  # nobody waits for their starts any more
     if not have_started:  # no rank has started: that takes all of them
         return Decision(state=noted, actions=_removal(snapshot, grace), again_at=now + SUSPICIOUS_S)
     if state.told != snapshot.stop.at:
-        left = [pod for pod in pods.values() if pod.end is None]
+        left = [pod for pod in pods.values() if pod.end is None and pod not in late]
         noted_stop = _replace(noted, told=snapshot.stop.at, told_when=now)
         actions = tuple(SendStop(pod=pod.name, grace_s=grace) for pod in pods_to_stop(left, snapshot))
-        return Decision(state=noted, actions=actions, after=noted_stop, again_at=now + grace + TELL_S)
+        return Decision(state=noted, actions=(*actions, *drops), after=noted_stop, again_at=now + grace + TELL_S)
     deadline = state.told_when + grace + TELL_S
     if now < deadline:
-        return Decision(state=noted, again_at=deadline)
+        return Decision(state=noted, actions=drops, again_at=deadline)
     return Decision(state=noted, actions=_removal(snapshot, 0.0), again_at=now + SUSPICIOUS_S)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot as Code
-from longboat.core.errors import EngineError, Refused
+from longboat.core.errors import EngineError, Refused, SecretMissing
 from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.gate.node_usage import bound_claims
@@ -130,6 +130,8 @@ def _secrets(home: Home, job: Job, environment: Mapping[str, str]) -> dict[str, 
 
     try:
         return read_secrets(home, job.secrets, environment)
+    except SecretMissing:
+        raise
     except EngineError as error:
         raise Refused(error.message, hint=error.hint) from error
 

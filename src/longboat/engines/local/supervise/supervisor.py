@@ -95,7 +95,7 @@ class Supervisor:
             self._finish_stopped()
         finally:
             self._release()
-        if self.state.is_final:
+        if self.state.is_final and (self.home.root / "config.yaml").exists():
             self._notify()
 
     def _notify(self) -> None:
