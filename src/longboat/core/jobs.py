@@ -18,6 +18,10 @@ Framework = Literal["torch", "tensorflow", "jax", "mpi", "none"]
 Access = Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"]
 ACCESS: tuple[Access, ...] = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 Medium = Literal["disk", "memory"]
+Grow = Literal["checkpoint", "never", "now"]
+GROWS: tuple[Grow, ...] = ("checkpoint", "never", "now")
+BatchOf = Literal["rank", "global"]
+BATCHES: tuple[BatchOf, ...] = ("rank", "global")
 
 FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow", "jax", "mpi", "none")
 
@@ -76,7 +80,10 @@ class Resources(Value, frozen=True):
 class Role(Value, frozen=True):
     name: str
     run: Command
-    nodes: int = 1
+    nodes: int = 1  # that are laid out
+    min_nodes: int | None = None  # of an elastic role, which may have so few (`core.elastic`)
+    max_nodes: int | None = None
+    nodes_before: int | None = None  # of an elastic role, in the attempt before
     procs: int = 1  # per node; `auto` is resolved already (one per GPU, else 1)
     image: str | None = None
     env: dict[str, str] = {}
@@ -223,6 +230,8 @@ class Job(Value, frozen=True):
     artifacts: tuple[str, ...] = ()  # glob patterns inside the working copy, kept after the end
     retries: Retries = Retries()
     timeout_s: float | None = None
+    grow: Grow = "checkpoint"  # when an elastic job takes more nodes, once there is room
+    batch: BatchOf = "rank"  # what `longboat.batch_size` is given: each rank's, or that of all ranks together
     grace_s: float = 30.0
     stall_s: float | None = None  # a rank without a step or an output line for this long is hung; None: only reported
     queue: str | None = None

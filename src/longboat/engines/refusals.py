@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from longboat.core.elastic import as_submitted
 from longboat.core.errors import Refused, UsageError
 from longboat.core.jobs import DataImport, Gpus, Job
 from longboat.core.resources import parse_cpus, parse_quantity, show_quantity
@@ -50,7 +51,7 @@ def check_same_job(run: RunStatus, job: Job) -> None:
     """A run id that is given again stands for the same job, or it is a mistake. `job`: as `run.spec` shows jobs."""
     if run.spec is None:
         return
-    changed = changed_fields(run.spec, job)
+    changed = changed_fields(as_submitted(run.spec, run.resizes), job)
     if changed:
         raise UsageError(
             f"the run {run.name} exists already, of another job: not the same {listing(changed, 8)}",

@@ -128,6 +128,10 @@ class State(Stored, frozen=True):
     checkpoint: str | None = None
     step: int | None = None  # of the last attempt that told one, once it has ended
     metrics: dict[str, float] = {}
+    size: int | None = None  # of an elastic run: nodes of its elastic role; None: as it was submitted
+    size_reason: str = ""  # why it has no more, or what it waits for to have another number
+    resizes: int = 0  # attempts so far that only changed the size
+    target: int | None = None  # the attempt is being ended for this size
     facts: tuple[str, ...] = ()  # what was seen when it ended, for the post-mortem
     expired: float | None = None  # when its objects were removed; this record and what is in storage are left
 

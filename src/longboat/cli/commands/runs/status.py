@@ -101,10 +101,10 @@ def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None
             ("command", run.command),
             ("created", f"{show_moment(run.created)} ({show_duration(now - run.created)} ago)"),
             ("time", lasted),
-            ("nodes", run.nodes),
+            ("nodes", run.nodes if not run.size else size_words(run)),
             ("gpus", run.gpus),
             ("priority", run.priority or None),
-            ("attempt", f"{run.attempt + 1} of at most {run.retries + 1}"),
+            ("attempt", f"{run.attempt + 1} of at most {run.retries + run.resizes + 1}"),
             ("retry", retry_words(run, now)),
             ("step", run.step),
             ("pace", pace_words(run)),
@@ -151,12 +151,19 @@ def retry_words(run: RunStatus, now: float) -> str | None:
     return f"in {show_duration(run.next_attempt - now)}" if run.next_attempt > now else "now"
 
 
+def size_words(run: RunStatus) -> str:
+    """Of an elastic run: `4 of 2-8 nodes: with 5 nodes it waits for ...`."""
+    return f"{run.size}: {run.size_reason}" if run.size_reason else run.size
+
+
 def attempt_row(attempt: Attempt, attempts: Sequence[Attempt]) -> tuple[object, ...]:
     lasted = show_duration(attempt.ended - attempt.started) if attempt.ended else None
     end = None
     if attempt.failure:
         where = f"rank {attempt.failure.rank.rank}: " if attempt.failure.rank else ""
         end = f"{attempt.failure.cause}, exit code {attempt.failure.exit_code}: {where}{attempt.failure.message}"
+    if attempt.resized:
+        end = attempt.resized
     how = restart_words(attempt, attempts)
     return (attempt.number + 1, show_moment(attempt.started), how, lasted, attempt.resumed_from, end)
 
