@@ -69,16 +69,13 @@ def sized(job: Job, nodes: int | None, *, resizes: int = 0, before: int | None =
     size = allowed[-1] if nodes is None else max(allowed[0], min(nodes, allowed[-1]))
     changed = msgspec.structs.replace(role, nodes=size, nodes_before=before)
     roles = tuple(changed if each is role else each for each in job.roles)
-    count = job.retries.count + max(0, min(resizes, MOST_RESIZES))
-    return msgspec.structs.replace(job, roles=roles, retries=msgspec.structs.replace(job.retries, count=count))
+    retries = msgspec.structs.replace(job.retries, resizes=max(0, min(resizes, MOST_RESIZES)))
+    return msgspec.structs.replace(job, roles=roles, retries=retries)
 
 
-def as_submitted(job: Job, resizes: int) -> Job:
-    """What `sized` was given with so many resizes: the job as its submitter wrote it."""
-    if elastic_role(job) is None:
-        return job
-    count = job.retries.count - max(0, min(resizes, MOST_RESIZES))
-    return sized(msgspec.structs.replace(job, retries=msgspec.structs.replace(job.retries, count=count)), None)
+def as_submitted(job: Job) -> Job:
+    """The job as its submitter wrote it."""
+    return sized(job, None)
 
 
 def at_attempt(job: Job, size: int | None, *, resizes: int, attempts: Sequence[Attempt], attempt: int) -> Job:

@@ -147,6 +147,12 @@ class Retries(Value, frozen=True):
     on: tuple[int | str, ...] = ()  # exit codes and causes; empty means any failure
     backoff_s: float = 1.0  # before the first retry, doubling up to a minute
     restart: Literal["in-place", "new"] = "in-place"  # of ranks whose launchers live; "new": everything is made anew
+    resizes: int = 0  # attempts of an elastic run so far that only changed its size, and were no retries
+
+    @property
+    def last_attempt(self) -> int:
+        """The number of the last attempt that there may be."""
+        return self.count + self.resizes
 
 
 class Range(Value, frozen=True):

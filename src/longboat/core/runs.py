@@ -63,6 +63,7 @@ class Attempt(Value, frozen=True):
     restart: Literal["", "in-place", "new"] = ""  # how a retry was started; "": the first attempt, or not told
     running: float | None = None  # when its ranks ran
     size: int | None = None  # nodes of the elastic role; None: the job has one size
+    gpus: int | None = None  # of an elastic run: that it had
     resized: str = ""  # why it was ended although nothing was wrong: the next one has another size
 
 

@@ -51,7 +51,7 @@ def check_same_job(run: RunStatus, job: Job) -> None:
     """A run id that is given again stands for the same job, or it is a mistake. `job`: as `run.spec` shows jobs."""
     if run.spec is None:
         return
-    changed = changed_fields(as_submitted(run.spec, run.resizes), job)
+    changed = changed_fields(as_submitted(run.spec), job)
     if changed:
         raise UsageError(
             f"the run {run.name} exists already, of another job: not the same {listing(changed, 8)}",

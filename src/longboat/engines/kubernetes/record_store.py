@@ -15,7 +15,7 @@ from longboat.core.guards.decoding import decoder
 from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
 from longboat.core.jobs import Job
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, at_present
 from longboat.engines.kubernetes.slim_objects import SlimRecord
 from longboat.engines.lifecycle.priorities import HIGHEST, LOWEST
 from longboat.engines.shared.stop_request import StopRequest
@@ -170,7 +170,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     if not 0 <= state.attempt <= MOST_ATTEMPTS:
         raise BadRecord(name, f"is damaged: it says that attempt {state.attempt + 1} is next")
     drill = str((metadata.get("annotations") or {}).get(DRILL) or "")[:MOST_DRILL]
-    return msgspec.structs.replace(_with_priority(record, metadata), drill=drill), state
+    return msgspec.structs.replace(at_present(_with_priority(record, metadata), state), drill=drill), state
 
 
 def has_wild_number(text: str) -> bool:

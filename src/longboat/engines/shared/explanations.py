@@ -165,10 +165,15 @@ def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
     if not attempt.restart:
         return ""
     way = "restarted in place" if attempt.restart == "in-place" else "started anew"
-    ended = max((each.ended for each in attempts if each.ended and each.number < attempt.number), default=None)
-    if ended is None or attempt.running is None:
+    before = max((each for each in attempts if each.ended and each.number < attempt.number), key=_end, default=None)
+    if before is None or attempt.running is None:
         return way
-    return f"{way} {max(0.0, attempt.running - ended):.1f} s after the failure"
+    what = "the end of the one before" if before.resized else "the failure"
+    return f"{way} {max(0.0, attempt.running - _end(before)):.1f} s after {what}"
+
+
+def _end(attempt: Attempt) -> float:
+    return attempt.ended or 0.0
 
 
 def _lines(failure: Failure, setup_log: tuple[str, ...]) -> tuple[str, ...]:

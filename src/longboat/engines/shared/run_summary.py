@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Protocol
 
-from longboat.core.elastic import as_submitted, size_words
+from longboat.core.elastic import size_words
 from longboat.core.errors import RUN_STOPPED_EXIT
 from longboat.core.jobs import Job
 from longboat.core.runs import Attempt, Phase, RunStatus
@@ -66,7 +66,7 @@ def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
         started=state.started,
         ended=state.ended,
         attempt=state.attempt,
-        retries=as_submitted(job, state.resizes).retries.count,
+        retries=job.retries.count,
         reason=state.reason,
         cause=state.cause,
         user=record.user,

@@ -127,8 +127,9 @@ def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None
     failed = [attempt for attempt in run.attempts if attempt.failure]
     if wide or len(run.attempts) > 1 or failed:
         print()
-        rows = [attempt_row(attempt, run.attempts) for attempt in run.attempts]
-        print_table(("ATTEMPT", "STARTED", "HOW", "TIME", "RESUMED FROM", "END"), rows)
+        rows = [attempt_row(attempt, run.attempts, with_size=bool(run.size)) for attempt in run.attempts]
+        size = ("NODES",) if run.size else ()
+        print_table(("ATTEMPT", *size, "STARTED", "HOW", "TIME", "RESUMED FROM", "END"), rows)
     if run.ranks and (wide or len(run.ranks) > 1):
         print()
         print_ranks(run)
@@ -156,7 +157,7 @@ def size_words(run: RunStatus) -> str:
     return f"{run.size}: {run.size_reason}" if run.size_reason else run.size
 
 
-def attempt_row(attempt: Attempt, attempts: Sequence[Attempt]) -> tuple[object, ...]:
+def attempt_row(attempt: Attempt, attempts: Sequence[Attempt], *, with_size: bool = False) -> tuple[object, ...]:
     lasted = show_duration(attempt.ended - attempt.started) if attempt.ended else None
     end = None
     if attempt.failure:
@@ -165,7 +166,8 @@ def attempt_row(attempt: Attempt, attempts: Sequence[Attempt]) -> tuple[object, 
     if attempt.resized:
         end = attempt.resized
     how = restart_words(attempt, attempts)
-    return (attempt.number + 1, show_moment(attempt.started), how, lasted, attempt.resumed_from, end)
+    size = (attempt.size,) if with_size else ()
+    return (attempt.number + 1, *size, show_moment(attempt.started), how, lasted, attempt.resumed_from, end)
 
 
 def print_ranks(run: RunStatus) -> None:

@@ -113,7 +113,7 @@ def _restart(record: Record) -> dict[str, Any]:
     retries = record.job.retries
     if retries.count <= 0 or retries.restart != "in-place" or record.stdin:
         return {}
-    rule = {"count": retries.count, "on": list(retries.on), "backoff_s": retries.backoff_s}
+    rule = {"count": retries.last_attempt, "on": list(retries.on), "backoff_s": retries.backoff_s}
     return {"restart": {**rule, "within_s": IN_PLACE_WITHIN_S}}
 
 

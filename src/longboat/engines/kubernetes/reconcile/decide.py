@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from longboat.core.elastic import is_elastic
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.runs import Attempt, Failure
 from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
@@ -33,6 +34,7 @@ from longboat.engines.kubernetes.reconcile.actions import (
 from longboat.engines.kubernetes.reconcile.attempt_outcome import close_attempt, is_over, judge, never_together
 from longboat.engines.kubernetes.reconcile.chain import hold_back
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
+from longboat.engines.kubernetes.reconcile.resizing import gate_look_at, resize_due, resized, without_wish
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,
@@ -105,8 +107,11 @@ def _discards(snapshot: RunSnapshot, attempts: set[int]) -> tuple[Action, ...]:
 
 def _earlier(snapshot: RunSnapshot) -> tuple[Action, ...]:
     """Delete leftovers of an earlier, lost attempt: its pods hold claims and devices while they exist."""
-    earlier = {workload.attempt for workload in snapshot.workloads if workload.attempt < snapshot.state.attempt}
-    return _discards(snapshot, earlier)
+    earlier = [workload for workload in snapshot.workloads if workload.attempt < snapshot.state.attempt]
+    unused = {each.attempt for each in earlier if each.is_suspended and not (each.is_complete or each.is_deleting)}
+    unused = unused if is_elastic(snapshot.record.job) else set()  # they waited with another size
+    lost = _discards(snapshot, {workload.attempt for workload in earlier} - unused)
+    return (*lost, *(DeleteWorkloads(attempt=attempt) for attempt in sorted(unused)))
 
 
 def _is_waiting(snapshot: RunSnapshot) -> bool:
@@ -140,7 +145,13 @@ def _opened(snapshot: RunSnapshot) -> State:
     made = [workload.created for workload in snapshot.workloads_of(state.attempt) if workload.created]
     made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
     way: Literal["", "new"] = "new" if state.attempt else ""
-    started = Attempt(number=state.attempt, started=min(made, default=snapshot.record.created), restart=way)
+    started = Attempt(
+        number=state.attempt,
+        started=min(made, default=snapshot.record.created),
+        restart=way,
+        size=state.size,
+        gpus=None if state.size is None else snapshot.record.job.gpus,
+    )
     return _replace(state, attempts=(*state.attempts, started))
 
 
@@ -177,7 +188,9 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
         new = _replace(new, broken=now)
         snapshot = msgspec.structs.replace(snapshot, state=new)
     back = _put_back_at(snapshot, progress)
-    actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else ()
+    actions: tuple[Action, ...] = (
+        (Admit(attempt=attempt),) if back is not None and back <= now else resize_due(snapshot)
+    )
     hurry = survivor_deadline(snapshot)
     if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
         return _given_up(snapshot, now)
@@ -224,7 +237,9 @@ def _starting_look(snapshot: RunSnapshot, progress: Progress, now: float) -> flo
 def _put_back_at(snapshot: RunSnapshot, progress: Progress) -> float | None:
     """When the gate has to look at a gang that it let in and that does not get going."""
     gate = snapshot.state.gate
-    if snapshot.record.gated_by != "longboat" or gate.let_in is None or progress.is_complete:
+    if progress.is_complete:
+        return gate_look_at(snapshot)
+    if snapshot.record.gated_by != "longboat" or gate.let_in is None:
         return None
     return max(gate.not_before, gate.let_in)
 
@@ -335,6 +350,9 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     snapshot = msgspec.structs.replace(snapshot, state=state)
     if verdict.how == "succeeded":
         return _finished(snapshot, now, "succeeded", 0, "")
+    if verdict.how == "stopped" and state.target is not None and snapshot.stop is None:
+        again = resized(state, pods.last, now)
+        return Decision(state=again, actions=_earlier(msgspec.structs.replace(snapshot, state=again)), again_at=now)
     if verdict.how == "stopped" or failure is None:
         earlier = [attempt.failure for attempt in state.attempts if attempt.failure is not None]
         code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
@@ -345,7 +363,7 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     newer = fenced_by(failure.message) if failure.cause == "setup" else None
     if newer is not None and newer >= pods.last:
         # Pods that were lost without a word had been restarted in place: the number after theirs is the next.
-        number, delay = newer + 1, 0.0 if newer < retries.count else None
+        number, delay = newer + 1, 0.0 if newer < retries.last_attempt else None
     if delay is None:
         return _finished(snapshot, now, "failed", failure.exit_code, describe(failure), failure.cause)
     delay = max(delay, settling)
@@ -353,7 +371,7 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     again = _replace(
         state, phase="recovering", reason=note, attempt=number, cause=failure.cause, not_before=now + delay
     )
-    again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={}, restarts=0)
+    again = _replace(without_wish(again), gate=type(again.gate)(), broken=0.0, hosts={}, restarts=0)
     snapshot = msgspec.structs.replace(snapshot, state=again)
     return Decision(state=again, actions=_earlier(snapshot), again_at=now + delay)
 

@@ -291,7 +291,7 @@ class Supervisor(StateKeeper):
     def _open_attempt(self, resume: str | None, restart: str) -> None:
         """Before the first rank: a power loss must not make this attempt look as if it had never begun."""
         fields = {"started": time.time(), "ended": None, "failure": None, "resumed_from": resume, "restart": restart}
-        fields["size"] = self.state.size
+        fields |= {"size": self.state.size, "gpus": None if self.state.size is None else self.job.gpus}
         self._save(is_durable=True, attempts=changed_attempt(self.state, **fields))
 
     def _restart(self, before: Launchers, preparation: AttemptPreparation) -> Launchers:
