@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.gate import serve
+from longboat.engines.kubernetes.gate import serve, waiting_runs
 from longboat.engines.kubernetes.manifests.objects import record_object
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
@@ -129,5 +129,5 @@ def test_runs_that_are_complete_and_that_nobody_noted_as_ended_are_left_out() ->
 def test_a_pod_that_has_ended_is_found_where_its_run_goes_on() -> None:
     here = Shelf(configmaps=[config_map("r")], jobs=[workload("r", is_suspended=False)], pods=[pod("r", "Succeeded")])
     (run,) = here.look()
-    candidate = serve._candidate(run, NOW, {})
+    candidate = waiting_runs.candidate_of(run, NOW, {})
     assert candidate is not None and candidate.placed == ("worker-0",) and not candidate.rest

@@ -19,10 +19,10 @@ from longboat.core.elastic import is_elastic
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.budgets import held_runs
-from longboat.engines.kubernetes.gate.candidates import WaitingRun, candidate_of, created_within, observe_claims
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.gate.node_usage import observe_room, observe_upcoming
+from longboat.engines.kubernetes.gate.waiting_runs import WaitingRun, candidate_of, created_within, observe_claims
 from longboat.engines.kubernetes.observe.snapshot import (
     PodView,
     RunSnapshot,

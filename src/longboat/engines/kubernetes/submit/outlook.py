@@ -15,10 +15,10 @@ from longboat.core.elastic import sized, sizes
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
-from longboat.engines.kubernetes.gate.candidates import START_S
 from longboat.engines.kubernetes.gate.decide import ClusterUsage, GateCandidate, Prospect, foresee
 from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room, observe_upcoming
 from longboat.engines.kubernetes.gate.serve import hold_back, look_at_all
+from longboat.engines.kubernetes.gate.waiting_runs import START_S
 from longboat.engines.kubernetes.manifests.volumes import check_volumes
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.facts.cluster_facts import THREADS, ClusterFacts, named_claims, observe
