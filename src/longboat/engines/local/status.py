@@ -11,7 +11,7 @@ from longboat.bundles.disk import full_disk
 from longboat.core.errors import EngineError
 from longboat.core.runs import RunStatus, latest_step
 from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
-from longboat.engines.local.records import LocalRecord, LocalState
+from longboat.engines.local.records import LocalRecord, LocalState, at_present
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses, reports_of
 from longboat.engines.shared.files import read_value
@@ -74,6 +74,7 @@ def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None 
     """Status for lists; `files`: read the step of a run that has not ended."""
     import msgspec
 
+    record = at_present(record, state)  # it may have been read while the run had another size
     if files is not None and state.started is not None and not state.is_final:
         step, metrics = latest_step(rank_statuses(files, record, state))
     else:
@@ -87,6 +88,7 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
 
     from longboat.storage.checkpoints import newest_complete
 
+    record = at_present(record, state)
     ranks = rank_statuses(files, record, state)
     step, metrics = latest_step(ranks)
     newest: Path | str | None = None
