@@ -1,4 +1,4 @@
-"""Elastic runs: they start with what fits, take more at a checkpoint, give it back to who comes first, and lose nothing."""
+"""Elastic runs: they start with what fits, take more at a checkpoint, and give it back to who comes first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _own_gate(jobs: Jobs) -> None:
 
 def ranks(jobs: Jobs, run: str, world: int) -> list[str]:
     """What ranks of attempts of this size said first, each once."""
-    return sorted(set(line for line in jobs.text(run).splitlines() if f" of {world}," in line))
+    return sorted({line for line in jobs.text(run).splitlines() if f" of {world}," in line})
 
 
 def test_it_starts_with_what_fits(jobs: Jobs) -> None:

@@ -121,8 +121,6 @@ def _check_elastic(roles: dict[str, dict[str, Any]], values: Fields, root: YamlN
             at.problem(root, f"the role {name} has a range of nodes, and no other role would notice its size change")
     if elastic and values.get("sweep") is not None:
         at.problem(root, "trials of a sweep have one size", hint="nodes: N, or a run of its own")
-    if not elastic and "grow" in values:
-        at.problem(root, "`grow` is of a job with a range of nodes", hint="for example nodes: {min: 2, max: 8}")
 
 
 def _count(value: object) -> int:
