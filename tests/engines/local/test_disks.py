@@ -160,9 +160,10 @@ def test_two_users_share_the_real_gpus(open_folder: Path, monkeypatch: pytest.Mo
     os.chown(theirs, NOBODY, NOBODY)
 
     def try_one() -> object:
-        queue = SlotTicket(Home(theirs), run="theirs", number=1, request=ask(1), priority=0)
+        queue = SlotTicket(Home(theirs), run="theirs", number=1, requests=[ask(1)], priority=0)
         try:
-            return queue.try_start(machine(*REAL))[0]
+            choice, _ = queue.try_start(machine(*REAL))
+            return choice.reason if choice.place is None else None
         finally:
             queue.release()
 
