@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from longboat.core.elastic import ranks_before
+from longboat.core.elastic.sizes import ranks_before
 from longboat.core.errors import Refused
 from longboat.core.jobs import EVALUATOR_ROLES, Job, Role, Scalar
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from longboat.core.elastic import as_submitted
+from longboat.core.elastic.sizes import as_submitted
 from longboat.core.errors import Refused, UsageError
 from longboat.core.jobs import DataImport, Gpus, Job
 from longboat.core.resources import parse_cpus, parse_quantity, show_quantity

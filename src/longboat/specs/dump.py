@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from longboat.core.elastic import is_elastic_role
+from longboat.core.elastic.sizes import is_elastic_role
 from longboat.core.jobs import DEFAULT_ROLE, Checkpoints, Gpus, Job, Keep, Retries, Role, Secret, Serve, Volume
 from longboat.core.resources import format_duration, format_quantity
 from longboat.specs.fields.composites import Shape, kind_below

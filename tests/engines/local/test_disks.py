@@ -168,8 +168,8 @@ def test_two_users_share_the_real_gpus(open_folder: Path, monkeypatch: pytest.Mo
             queue.release()
 
     assert as_nobody(try_one) == "None"  # it makes the lock files, which then belong to it
-    mine = SlotTicket(Home(open_folder / "mine"), run="mine", number=1, request=ask(2), priority=0)
-    assert mine.try_start(machine(*REAL))[0] is None
+    mine = SlotTicket(Home(open_folder / "mine"), run="mine", number=1, requests=[ask(2)], priority=0)
+    assert mine.try_start(machine(*REAL))[0].place == 0
     assert as_nobody(try_one) == "waits for 1 GPU (0 free)"
     mine.release()
     assert as_nobody(try_one) == "None"

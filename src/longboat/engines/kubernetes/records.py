@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from longboat.core.elastic import at_attempt, is_elastic, sizes
+from longboat.core.elastic.sizes import at_attempt, is_elastic, sizes
 from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase

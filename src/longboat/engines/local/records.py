@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from longboat.bundles import durable
-from longboat.core.elastic import at_attempt, is_elastic
+from longboat.core.elastic.sizes import at_attempt, is_elastic
 from longboat.core.guards.formats import FORMAT, NewerFormat, Stored
 from longboat.core.jobs import Job
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longboat.core.elastic import is_elastic
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import NotFound
 from longboat.engines.local.records import LocalRecord, LocalState, RunFolder, at_present
 

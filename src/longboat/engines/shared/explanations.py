@@ -168,8 +168,8 @@ def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
     before = max((each for each in attempts if each.ended and each.number < attempt.number), key=_end, default=None)
     if before is None or attempt.running is None:
         return way
-    what = "the end of the one before" if before.resized else "the failure"
-    return f"{way} {max(0.0, attempt.running - _end(before)):.1f} s after {what}"
+    reason = "the end of the one before" if before.resized else "the failure"
+    return f"{way} {max(0.0, attempt.running - _end(before)):.1f} s after {reason}"
 
 
 def _end(attempt: Attempt) -> float:

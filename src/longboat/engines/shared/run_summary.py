@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Protocol
 
-from longboat.core.elastic import size_words
+from longboat.core.elastic.sizes import size_words
 from longboat.core.errors import RUN_STOPPED_EXIT
 from longboat.core.jobs import Job
 from longboat.core.runs import Attempt, Phase, RunStatus

@@ -45,7 +45,7 @@ class Shelf:
         more = str(first + len(page)) if first + len(page) < len(found) else ""
         return json.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": page}).encode()
 
-    def look(self) -> list[serve.WaitingRun]:
+    def look(self) -> list[waiting_runs.WaitingRun]:
         return serve._look(cast(Client, self))
 
 

@@ -32,7 +32,7 @@ class Patched:
 
 def test_the_reason_is_kept_with_the_state() -> None:
     client = Patched()
-    run = serve.WaitingRun(
+    run = waiting_runs.WaitingRun(
         record=record(), state=State(), version="1", made=NOW, workloads=(workload(is_suspended=True),)
     )
     verdict = Admission(run=run.record.name, namespace=run.record.namespace, action="let_in", reason=REASON)
@@ -54,6 +54,6 @@ def test_explain_says_why_it_could_start_before_others(let_in: float | None, fac
 )
 def test_a_timeout_tells_how_long_it_holds_its_nodes(timeout_s: float | None, lasts_s: float | None) -> None:
     made = record(job(timeout_s=timeout_s))
-    run = serve.WaitingRun(record=made, state=State(), version="1", made=NOW, workloads=())
+    run = waiting_runs.WaitingRun(record=made, state=State(), version="1", made=NOW, workloads=())
     candidate = waiting_runs.candidate_of(run, NOW, {})
     assert candidate is not None and candidate.lasts_s == lasts_s

@@ -101,7 +101,7 @@ def test_it_grows_into_what_nobody_waits_for(free: int, others: list[GateCandida
     verdict = verdicts([run, *others], usage)["run"]
     assert (verdict.action, verdict.size) == ("keep", wanted)
     assert verdict.size_reason == ("" if wanted is None else f"grows from 2 to {wanted} nodes")
-    never = msgspec.structs.replace(run, elastic=msgspec.structs.replace(run.elastic, grows=False))
+    never = elastic("run", 2, 2, 6, let_in=NOW - 60, grows=False)
     assert verdicts([never, *others], usage)["run"].size is None
 
 

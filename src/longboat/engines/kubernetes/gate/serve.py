@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longboat.core.elastic import is_elastic
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.budgets import held_runs
@@ -311,7 +311,8 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
         verdict.action == "keep" and any(workload.is_suspended for workload in run.workloads)
     ):
         _suspend(client, run, False)
-        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + run.record.gate_s, reason=verdict.reason)
+        look_s = min(RESIZE_LOOK_S, run.record.gate_s / 4) if is_elastic(run.record.job) else run.record.gate_s
+        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + look_s, reason=verdict.reason)
         return msgspec.structs.replace(state, gate=gate, reason="", size_reason=verdict.size_reason)
     if verdict.action == "put_back":
         _suspend(client, run, True)

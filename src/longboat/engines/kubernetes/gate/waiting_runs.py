@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from longboat.core.elastic import MOST_RESIZES, elastic_role, is_elastic, offered_sizes, sized
+from longboat.core.elastic.sizes import MOST_RESIZES, elastic_role, is_elastic, offered_sizes, sized
 from longboat.engines.kubernetes.gate.decide import GateCandidate
 from longboat.engines.kubernetes.gate.node_usage import bound_claims
 from longboat.engines.kubernetes.gate.sizes import ElasticPods

@@ -22,7 +22,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from longboat.core.elastic import is_elastic, is_elastic_role
+from longboat.core.elastic.sizes import is_elastic, is_elastic_role
 from longboat.core.jobs import Role
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import volumes

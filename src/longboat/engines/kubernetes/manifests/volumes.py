@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.elastic import is_elastic
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import Refused
 from longboat.core.jobs import Checkpoints, Job, Value, Volume
 from longboat.core.resources import format_quantity

@@ -14,6 +14,7 @@ import msgspec
 
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import make_attempt, start_of
+from longboat.engines.kubernetes.gate.resizing import told
 from longboat.engines.kubernetes.manifests.objects import Owner
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
@@ -28,7 +29,6 @@ from longboat.engines.kubernetes.reconcile.actions import (
     Resize,
     SendStop,
 )
-from longboat.engines.kubernetes.reconcile.resizing import told
 from longboat.engines.kubernetes.reconcile.survivors import pods_to_stop
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import State, expected_nodes

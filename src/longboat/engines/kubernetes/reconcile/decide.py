@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from longboat.core.elastic import is_elastic
+from longboat.core.elastic.sizes import is_elastic, size_of
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.runs import Attempt, Failure
+from longboat.engines.kubernetes.gate.resizing import gate_look_at, resized, without_wish, writer_to_ask
 from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
 from longboat.engines.kubernetes.observe.progress import Progress, progress_of
 from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
@@ -29,12 +30,12 @@ from longboat.engines.kubernetes.reconcile.actions import (
     DeleteWorkloads,
     ForceDelete,
     Release,
+    Resize,
     SendStop,
 )
 from longboat.engines.kubernetes.reconcile.attempt_outcome import close_attempt, is_over, judge, never_together
 from longboat.engines.kubernetes.reconcile.chain import hold_back
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
-from longboat.engines.kubernetes.reconcile.resizing import gate_look_at, resize_due, resized, without_wish
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,
@@ -145,12 +146,13 @@ def _opened(snapshot: RunSnapshot) -> State:
     made = [workload.created for workload in snapshot.workloads_of(state.attempt) if workload.created]
     made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
     way: Literal["", "new"] = "new" if state.attempt else ""
+    job = snapshot.record.job
     started = Attempt(
         number=state.attempt,
         started=min(made, default=snapshot.record.created),
         restart=way,
-        size=state.size,
-        gpus=None if state.size is None else snapshot.record.job.gpus,
+        size=size_of(job) if is_elastic(job) else None,
+        gpus=job.gpus if is_elastic(job) else None,
     )
     return _replace(state, attempts=(*state.attempts, started))
 
@@ -188,15 +190,19 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
         new = _replace(new, broken=now)
         snapshot = msgspec.structs.replace(snapshot, state=new)
     back = _put_back_at(snapshot, progress)
-    actions: tuple[Action, ...] = (
-        (Admit(attempt=attempt),) if back is not None and back <= now else resize_due(snapshot)
-    )
+    actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else _resize(snapshot)
     hurry = survivor_deadline(snapshot)
     if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
         return _given_up(snapshot, now)
     hurried, late = _end_survivors(snapshot, now)
     times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
     return Decision(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
+
+
+def _resize(snapshot: RunSnapshot) -> tuple[Action, ...]:
+    pod, size = writer_to_ask(snapshot), snapshot.state.wanted
+    waits = snapshot.record.job.grow != "now"
+    return () if pod is None or size is None else (Resize(pod=pod, size=size, waits=waits),)
 
 
 def _given_up(snapshot: RunSnapshot, now: float) -> Decision:

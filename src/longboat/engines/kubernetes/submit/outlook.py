@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from longboat.core.elastic import sized, sizes
+from longboat.core.elastic.sizes import sized, sizes
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from longboat.core.elastic import elastic_role
+from longboat.core.elastic.sizes import elastic_role
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines import refusals

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot as Code
-from longboat.core.elastic import sized, sizes
+from longboat.core.elastic.sizes import sized, sizes
 from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longboat.core.elastic import offered_sizes, sized
+from longboat.core.elastic.sizes import offered_sizes, sized
 from longboat.core.jobs import Gpus, Job, Value
 from longboat.engines.local.queue.machine import Gpu
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from longboat.core.elastic import is_elastic
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.jobs import Job
 from longboat.engines.refusals import Problem, refusal
 

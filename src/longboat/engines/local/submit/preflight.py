@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longboat.core.elastic import sized, sizes
+from longboat.core.elastic.sizes import sized, sizes
 from longboat.core.jobs import Job, Role
 from longboat.core.resources import format_duration, show_quantity
 from longboat.core.words import counted

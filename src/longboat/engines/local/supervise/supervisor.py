@@ -18,6 +18,7 @@ from longboat.engines.local.queue.budgets import BudgetHold
 from longboat.engines.local.queue.elastic_slot import ElasticSlot
 from longboat.engines.local.queue.machine import Gpu, LocalMachine, observe_machine
 from longboat.engines.local.queue.requests import requests_of
+from longboat.engines.local.queue.run_size import POLL_S, RunSize
 from longboat.engines.local.queue.slots import Ports
 from longboat.engines.local.records import LocalRecord, LocalState, at_present, changed_attempt
 from longboat.engines.local.recovery import ending_of_files
@@ -29,9 +30,7 @@ from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, has_suc
 from longboat.engines.local.supervise.chain import look_at_chain
 from longboat.engines.local.supervise.launchers import Launchers
 from longboat.engines.local.supervise.processes import identify, reap
-from longboat.engines.local.supervise.run_size import POLL_S, RunSize
-from longboat.engines.local.supervise.state_keeper import TICK_S, StateKeeper, StoppedBeforeStart
-from longboat.engines.local.supervise.wakeups import wake
+from longboat.engines.local.supervise.wakeups import TICK_S, StateKeeper, StoppedBeforeStart, wake
 from longboat.engines.shared.files import log_line
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.retry_policy import (
@@ -208,14 +207,12 @@ class Supervisor(StateKeeper):
     def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
-        ending = ending_of_files(self.files, self.record, before, self._secret_values())
+        # The command that took over may run in a shell without some of them.
+        secrets = list(readable_secrets(self.home, self.job.secrets, os.environ).values())
+        ending = ending_of_files(self.files, self.record, before, secrets)
         if ending is None:  # between two attempts
             return None
         return self._conclude(ending)
-
-    def _secret_values(self) -> list[str]:
-        """Secret values that can still be read: the command that took over may run in a shell without them."""
-        return list(readable_secrets(self.home, self.job.secrets, os.environ).values())
 
     # the steps of an attempt
 
@@ -290,8 +287,9 @@ class Supervisor(StateKeeper):
 
     def _open_attempt(self, resume: str | None, restart: str) -> None:
         """Before the first rank: a power loss must not make this attempt look as if it had never begun."""
+        size = self.state.size
         fields = {"started": time.time(), "ended": None, "failure": None, "resumed_from": resume, "restart": restart}
-        fields |= {"size": self.state.size, "gpus": None if self.state.size is None else self.job.gpus}
+        fields |= {} if size is None else {"size": size, "gpus": self.job.gpus}
         self._save(is_durable=True, attempts=changed_attempt(self.state, **fields))
 
     def _restart(self, before: Launchers, preparation: AttemptPreparation) -> Launchers:

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from longboat.core.elastic import is_elastic
+from longboat.core.elastic.sizes import is_elastic
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
-from longboat.engines.kubernetes.reconcile.actions import Resize
 from longboat.engines.kubernetes.records import Gate, State
-
-LOOK_S = 2.0
-"""How often the launcher is asked for its newest checkpoint, while one is waited for."""
 
 
 def gate_look_at(snapshot: RunSnapshot) -> float | None:
@@ -24,14 +20,14 @@ def gate_look_at(snapshot: RunSnapshot) -> float | None:
     return state.gate.not_before if is_in and is_elastic(record.job) and state.target is None else None
 
 
-def resize_due(snapshot: RunSnapshot) -> tuple[Resize, ...]:
-    """Look for the checkpoint at which the gang ends for another size."""
+def writer_to_ask(snapshot: RunSnapshot) -> str | None:
+    """The pod that knows of new checkpoints, while another size is wanted; None: nothing is to be asked."""
     state, job = snapshot.state, snapshot.record.job
     if state.wanted is None or state.target is not None or state.phase != "running" or not is_elastic(job):
-        return ()
+        return None
     writer = f"{job.ends[0] if job.ends else job.roles[0].name}-0"
-    pod = next((pod for pod in snapshot.pods_of(state.attempt) if pod.node == writer and pod.end is None), None)
-    return () if pod is None else (Resize(pod=pod.name, size=state.wanted, waits=job.grow != "now"),)
+    pods = snapshot.pods_of(state.attempt)
+    return next((pod.name for pod in pods if pod.node == writer and pod.end is None), None)
 
 
 def told(state: State, size: int, newest: str | None, *, waits: bool) -> State:

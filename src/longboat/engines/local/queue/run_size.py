@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from longboat.core.elastic import MOST_RESIZES
+from longboat.core.elastic.sizes import MOST_RESIZES
 from longboat.core.errors import EngineError
 from longboat.core.jobs import Job, Value
 from longboat.core.words import counted

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longboat.core.elastic import (
+from longboat.core.elastic.sizes import (
     MOST_RESIZES,
     MOST_SIZES,
     as_submitted,

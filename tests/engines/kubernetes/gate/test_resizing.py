@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from longboat.core.jobs import Job, Role
+from longboat.engines.kubernetes.gate.resizing import told
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import Admit, CreateAttempt, DeleteWorkloads, Resize
 from longboat.engines.kubernetes.reconcile.decide import decide
-from longboat.engines.kubernetes.reconcile.resizing import told
 from longboat.engines.kubernetes.records import Gate, State, at_present
 from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import NOW, ended, opened, record, running, verdict, workload
