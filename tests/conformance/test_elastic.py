@@ -110,7 +110,7 @@ def test_it_gives_nodes_back_to_who_comes_first(jobs: Jobs) -> None:
     )
     # In a cluster without the controller its turns are taken by whoever looks at it.
     jobs.until(
-        lambda: jobs.engine.status(run.name) and jobs.text(first.name).count("holds") == 2, "the other one starts"
+        lambda: jobs.engine.status(run.name) and jobs.text(first.name).count("holds") == 2, "it starts"
     )
     ended = jobs.wait(run.name)
     assert ended.phase == "succeeded", ended.reason

@@ -14,7 +14,7 @@ from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
 from longboat.engines.local.records import LocalRecord, LocalState, at_present
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses, reports_of
-from longboat.engines.shared.files import read_value
+from longboat.engines.shared.files import log_line, read_value
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
@@ -111,6 +111,16 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         spec=redacted_job(record.job),
     )
     return with_timeline(status, {attempt: _marks(files, attempt) for attempt in files.attempts()})
+
+
+def notify(home: Home, record: LocalRecord, state: LocalState) -> None:
+    """Tell whoever wants to know that a run has ended."""
+    from longboat.engines.lifecycle.notices import send_detached
+
+    try:
+        send_detached(home, brief_status(record, state))
+    except OSError as error:
+        log_line(f"no notice of the end was sent: {error.strerror}")
 
 
 def _marks(files: RunFiles, attempt: int) -> AttemptMarks:

@@ -96,16 +96,9 @@ class Supervisor(StateKeeper):
         finally:
             self._release()
         if self.state.is_final:
-            self._notify()
+            from longboat.engines.local.status import notify
 
-    def _notify(self) -> None:
-        from longboat.engines.lifecycle.notices import send_detached
-        from longboat.engines.local.status import brief_status
-
-        try:
-            send_detached(self.home, brief_status(self.record, self.state))
-        except OSError as error:
-            log_line(f"no notice of the end was sent: {error.strerror}")
+            notify(self.home, self.record, self.state)
 
     # attempts
 
@@ -136,11 +129,12 @@ class Supervisor(StateKeeper):
         failure = judge(ending)
         if failure is not None:
             return failure
-        if self.state.target is not None and self.files.stop_request() is None and not has_succeeded(ending):
+        is_resize = self.state.target is not None and self.files.stop_request() is None
+        if self.state.target is not None and is_resize and not has_succeeded(ending):
             self._resize(self.state.target)
             return None
         self._close_attempt(None)
-        if ending.reason == "stop" and self.state.target is None:
+        if ending.reason == "stop" and not is_resize:
             self._finish("stopped", exit_code=stop_code(ending), reason="stopped on request")
         else:
             self._finish("succeeded", exit_code=0, reason=problem)
@@ -207,7 +201,6 @@ class Supervisor(StateKeeper):
     def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
-        # The command that took over may run in a shell without some of them.
         secrets = list(readable_secrets(self.home, self.job.secrets, os.environ).values())
         ending = ending_of_files(self.files, self.record, before, secrets)
         if ending is None:  # between two attempts
@@ -315,7 +308,7 @@ class Supervisor(StateKeeper):
             if not is_running and launchers.reason is None:
                 is_running = self._note_running(launchers)
             self._end_if_due(launchers)
-            if is_running and launchers.reason is None and self.state.size is not None:
+            if is_running and self.state.size is not None:
                 self._resize_if_due(launchers)
             launchers.check()
             self._note_slow_end(launchers)
@@ -357,7 +350,8 @@ class Supervisor(StateKeeper):
             launchers.end("timeout")
 
     def _resize_if_due(self, launchers: Launchers) -> None:
-        assert self._slot is not None
+        if self._slot is None or launchers.reason is not None:
+            return
         why, size = self._size.look(self._slot, self.state, time.monotonic())
         if why != self.state.size_reason:
             self._save(size_reason=why)
