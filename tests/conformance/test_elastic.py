@@ -109,9 +109,7 @@ def test_it_gives_nodes_back_to_who_comes_first(jobs: Jobs) -> None:
         jobs.submission(HOLDS, name="urgent", nodes=2, gpus=1, priority=5, environment=environment)
     )
     # In a cluster without the controller its turns are taken by whoever looks at it.
-    jobs.until(
-        lambda: jobs.engine.status(run.name) and jobs.text(first.name).count("holds") == 2, "it starts"
-    )
+    jobs.until(lambda: jobs.engine.status(run.name) and jobs.text(first.name).count("holds") == 2, "it starts")
     ended = jobs.wait(run.name)
     assert ended.phase == "succeeded", ended.reason
     assert [each.size for each in ended.attempts] == [3, 1] and ended.retries == 0
