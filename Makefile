@@ -6,7 +6,7 @@ help:
 	@echo "make soak    the same with the long tests: faults, kill storms, every flavour of a cluster"
 	@echo "make lint    ruff, mypy, import layers, unused code, rules of the tree, the launcher's grammar"
 	@echo "make cluster start a real Kubernetes on this machine (testbed/README.md)"
-	@echo "make image   IMAGE=NAME: the image for longboat install, with docker, podman or buildah"
+	@echo "make image   IMAGE=NAME [UI_IMAGE=NAME]: images for longboat install, with docker, podman or buildah"
 	@echo "make bench   measure against peers, write bench/results.json"
 	@echo "make clean   remove .venv and everything built"
 
@@ -29,7 +29,7 @@ cluster:
 	@sh scripts/cluster.sh
 
 image:
-	@sh scripts/image.sh "$(IMAGE)"
+	@sh scripts/image.sh "$(IMAGE)" "$(UI_IMAGE)"
 
 testbed-build:
 	@sh scripts/environment.sh dev && .venv/bin/python -m testbed build

@@ -34,6 +34,8 @@ WITHOUT = {"embedded": [], "kubernetes": ["--on", "plain"]}
 """Where runs without GPUs go: in the cluster they are pods without any privilege."""
 LIMIT_S = 300.0
 STARTS = 9
+PLUGIN = "plugin"
+"""The cluster whose GPUs NVIDIA's device plugin hands out, and its context."""
 ALONE = ("starts", "isolation")
 """Parts without a cluster."""
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -237,6 +239,57 @@ class Bench:
                 times.append(time.monotonic() - began)
         return {value: statistics.median(times[1:]) for value, times in taken.items()}
 
+    def pods(self) -> dict[str, Any]:
+        """What ordinary pods reach of GPUs that NVIDIA's device plugin hands out: a cluster of its own, an image with
+        files of its own, no privileges."""
+        try:
+            self.call([*self.start, "up", "--plugin", "--name", PLUGIN])
+            self.plugin_settings()
+            return self.pods_reach()
+        finally:
+            self.call([*self.start, "down", "--name", PLUGIN], code=None)
+
+    def plugin_settings(self) -> None:
+        show = ["kubectl", "--name", PLUGIN, "--"]
+        config = json.loads(self.call([*self.start, *show, "config", "view", "--raw", "-o", "json"]))
+        (context,) = config["contexts"]
+        config["contexts"] = [{"name": PLUGIN, "context": context["context"]}]
+        self.environment = {**self.environment, "KUBECONFIG": str(self.folder / "plugin.kubeconfig")}
+        self.environment["LONGBOAT_HOME"] = str(self.folder / "home-plugin")
+        Path(self.environment["KUBECONFIG"]).write_text(json.dumps({**config, "current-context": PLUGIN}))
+        home = Path(self.environment["LONGBOAT_HOME"])
+        home.mkdir()
+        kubernetes = {"image": "longboat.test/small:latest", "pod": {"spec": {"hostNetwork": True}}}
+        (home / "config.yaml").write_text(json.dumps({"kubernetes": kubernetes}))
+        self.call([*self.start, *show, "create", "namespace", "other"])
+
+    def pods_reach(self) -> dict[str, Any]:
+        run = ["run", "-q", "--on", PLUGIN]
+        reached: dict[str, Any] = {
+            "one GPU": json.loads(self.longboat(*run, "--gpus", "1", "reaches.py")),
+            "no GPU": json.loads(self.longboat(*run, "reaches.py")),
+            "nvidia-smi": self.longboat(*run, "--gpus", "1", "--", "nvidia-smi", "-L").strip(),
+        }
+        self.longboat(*run, "-d", "--gpus", "1", "-n", "held", "--", "sleep", "40")
+        self.wait_running("held", "--on", PLUGIN)
+        elsewhere = [*run, "--namespace", "other"]
+        reached["no GPU, while another user's run has it"] = json.loads(self.longboat(*elsewhere, "reaches.py"))
+        self.longboat(*elsewhere, "-d", "--gpus", "1", "-n", "next", "--", "true")
+        status = self.longboat("status", "next", "-o", "json", "--on", PLUGIN, "--namespace", "other")
+        reached["one GPU, while another user's run has it"] = json.loads(status)["reason"]
+        if any(pod["widened"] > pod["given"] or not is_kept_out(pod) for pod in reached.values() if type(pod) is dict):
+            raise RuntimeError(f"a pod reached more than it was given: {reached}")
+        if reached["one GPU"]["given"] != 1:
+            raise RuntimeError(f"a pod that asked for a GPU reached none: {reached}")
+        return reached
+
+    def wait_running(self, run: str, *place: str) -> None:
+        until = time.monotonic() + LIMIT_S
+        while json.loads(self.longboat("status", run, "-o", "json", *place))["phase"] != "running":
+            if time.monotonic() > until:
+                raise RuntimeError(f"{run} does not run after {LIMIT_S:g} s")
+            time.sleep(0.5)
+
     def failing(self) -> dict[str, Any]:
         causes: dict[str, Any] = {}
         for name, place in PLACES.items():
@@ -284,6 +337,12 @@ class PodTimes:
         return {name: at - moment for name, at in sorted(self.seen.items(), key=lambda item: item[1])}
 
 
+def is_kept_out(pod: dict[str, Any]) -> bool:
+    """Whether the device files that a pod made by itself opened no GPU but its own."""
+    own = {path.removeprefix("/dev/nvidia") for path in pod["devices"]}
+    return not any(text == "opened" for number, text in pod["made by itself"].items() if number not in own)
+
+
 def phases(events: dict[str, Any], began: float) -> dict[str, float]:
     """Seconds from the command to each moment, and what a step took."""
     moments = {name: events[name]["time"] - began for name in ("started", "imported", "ready", "first step")}
@@ -322,7 +381,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("-o", "--output", type=Path, default=HERE / "gpu.json")
     parser.add_argument("parts", nargs="*", metavar="PART", help="only these; the other results are kept")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory(prefix="longboat-gpu-") as folder:
         bench = Bench(Path(folder), arguments.steps, arguments.rounds)
         kept = json.loads(arguments.output.read_text()) if arguments.parts and arguments.output.exists() else {}
@@ -336,6 +395,7 @@ def main() -> int:
             "seeing": bench.seeing,
             "failing": bench.failing,
             "isolation": bench.isolation,
+            "pods": bench.pods,
         }
         try:
             without = str(arguments.archive) == "-"

@@ -36,6 +36,10 @@ def section(results: dict[str, Any]) -> list[str]:
         "",
         *table(seeing_rows(results["seeing"], results["isolation"])),
         "",
+        "Pods of an image of its own, without privileges, and NVIDIA's device plugin over the machine's driver:",
+        "",
+        *table(pod_rows(results["pods"])),
+        "",
         *table(isolation_rows(results["isolation"])),
         "",
         *table(failing_rows(results["failing"])),
@@ -86,6 +90,17 @@ def seeing_rows(seeing: dict[str, Any], isolation: dict[str, Any]) -> list[Row]:
             files = ", ".join(seen["devices"]) or "none"
             rows.append([f"{place}, asked for {asked}", str(seen["given"]), str(seen["widened"]), files])
     return rows
+
+
+def pod_rows(pods: dict[str, Any]) -> list[Row]:
+    rows: list[Row] = [["a pod that asks for", "GPUs", "variables widened", "device files", "made by mknod"]]
+    for asked, seen in pods.items():
+        if isinstance(seen, dict):
+            opened = [number for number, text in seen["made by itself"].items() if text == "opened"]
+            reached = f"opens {', '.join(opened)}" if opened else "opens none"
+            counts = [str(max(0, seen[name])) for name in ("given", "widened")]
+            rows.append([asked, *counts, ", ".join(seen["devices"]) or "none", reached])
+    return [*rows, ["one GPU, while another user's run has it", "-", "-", "-", "waits"]]
 
 
 def isolation_rows(isolation: dict[str, Any]) -> list[Row]:

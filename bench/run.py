@@ -38,6 +38,7 @@ PARTS = {
     "serving": "A service's proxy, in front of a server that takes 10 ms",
     "kubernetes": "The Kubernetes engine",
     "shapes": "One training in pods: many processes in one, or many pods of one",
+    "restarts": "From a failure to the first step after it, four nodes (seconds)",
     "workbench": "A notebook in a pod, opened again (seconds)",
     "listing": "10,000 pods listed",
     "metrics": "Metrics of runs, and `top`",

@@ -1,5 +1,6 @@
 #!/bin/sh
-# sh scripts/image.sh IMAGE: build deploy/Dockerfile as IMAGE with docker, podman or buildah, whichever there is.
+# sh scripts/image.sh IMAGE [UI_IMAGE]: build deploy/Dockerfile as IMAGE with docker, podman or buildah, whichever there
+# is; and deploy/Dockerfile.ui on top of it as UI_IMAGE, with which `longboat install --ui` can run the dashboard.
 #   BASE=python:3.12-slim@sha256:...   what the image stands on (default: see deploy/Dockerfile)
 #   BUILDER=...                        the same with pip, where BASE has none
 #   PIP_OPTIONS='--index-url=...'      where pip finds packages
@@ -8,6 +9,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 image=${1:-}
+ui_image=${2:-}
 if [ -z "$image" ]; then
     echo "error: which name has the image? type: make image IMAGE=registry.example.org/longboat:0.1.0" >&2
     exit 2
@@ -36,4 +38,15 @@ for argument in BASE BUILDER PIP_OPTIONS; do
 done
 # TOOL and BUILD_OPTIONS are words: they are split on purpose.
 # shellcheck disable=SC2086
-exec $TOOL build ${BUILD_OPTIONS:-} "$@" --file deploy/Dockerfile --tag "$image" .
+$TOOL build ${BUILD_OPTIONS:-} "$@" --file deploy/Dockerfile --tag "$image" .
+if [ -n "$ui_image" ]; then
+    set -- --build-arg "IMAGE=$image"
+    for argument in BUILDER PIP_OPTIONS; do
+        eval "value=\${$argument:-}"
+        if [ -n "$value" ]; then
+            set -- "$@" --build-arg "$argument=$value"
+        fi
+    done
+    # shellcheck disable=SC2086
+    $TOOL build ${BUILD_OPTIONS:-} "$@" --file deploy/Dockerfile.ui --tag "$ui_image" .
+fi

@@ -48,6 +48,9 @@ stores() {
 clouds() {
     .venv/bin/python tests/clusters/cloud/servers.py || echo "going on without: the tests that need them are skipped"
 }
+samplers() {
+    .venv/bin/python tests/sweeps/optuna_packages.py || echo "going on without: the tests that need it are skipped"
+}
 browser() {
     .venv/bin/python tests/web/browser.py || echo "going on without: the tests that need it are skipped"
 }
@@ -60,6 +63,7 @@ if [ -z "$failed" ]; then
     phase stores stores
     phase clouds clouds
     phase browser browser
+    phase samplers samplers
     phase lint sh scripts/lint.sh
     phase tests tests "$@"
 fi

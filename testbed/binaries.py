@@ -112,6 +112,7 @@ TARGETS = (
     Target("coredns", "coredns", {"coredns": "."}),
     Target("jobset", "kubernetes", {"jobset": "sigs.k8s.io/jobset"}),
     Target("kueue", "kubernetes", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}),
+    Target("metrics-server", "metrics-server", {"metrics-server": "sigs.k8s.io/metrics-server/cmd/metrics-server"}),
     Target(
         "nvidia-device-plugin",
         "nvidia-device-plugin",

@@ -44,6 +44,12 @@ table inet testbed_cut {
     chain going { type filter hook postrouting priority 300; oifname "eth0" drop; }
 }
 """
+# Of what comes only: what goes out comes in at the other end, where it may be lost as well.
+_LOSE = """
+table inet testbed_loss {
+    chain coming { type filter hook prerouting priority -300; iifname "eth0" numgen random mod 100 < %d drop; }
+}
+"""
 READY_S = 60.0
 PERIOD_S = 0.1
 
@@ -131,6 +137,17 @@ def cut_off(cluster: Cluster, number: int) -> Iterator[None]:
         yield
     finally:
         namespaces.run(holder, ["nft", "delete", "table", "inet", "testbed_cut"])
+
+
+@contextlib.contextmanager
+def lossy(cluster: Cluster, number: int, percent: int = 30) -> Iterator[None]:
+    """A real node whose cable is bad: so many of the packets that are for it get lost, until the end."""
+    holder = real_holder_of(cluster, number)
+    namespaces.run(holder, ["nft", "-f", "-"], _LOSE % percent)
+    try:
+        yield
+    finally:
+        namespaces.run(holder, ["nft", "delete", "table", "inet", "testbed_loss"])
 
 
 def holder_of(cluster: Cluster, node_name: str) -> int | None:

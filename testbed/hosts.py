@@ -1,4 +1,4 @@
-"""Machines reached over SSH, for the tests: Debian with systemd and sshd, each in a systemd-nspawn container.
+"""Machines reached over SSH, for the tests: Debian or Ubuntu with systemd and sshd, each in a systemd-nspawn container.
 
 A group of hosts is recorded, kept and removed like a cluster (`clusters`, `cleanup`). All its hosts live in one room
 (`namespaces`) with a bridge between them, so that whatever they make goes away with the room. A group has a range
@@ -152,7 +152,8 @@ def up(name: str, count: int, wanted: Sequence[str] = (), *, lease: bool = False
         raise Missing(lacks)
     if any(host.delay for host in chosen):
         check_delay()
-    base = rootfs.get()
+    for system in {system_of(host) for host in chosen}:
+        rootfs.get(system)
     folder = clusters.folder_of(name)
     with clusters.folder_lock(name):
         running = clusters.load(name)
@@ -162,7 +163,7 @@ def up(name: str, count: int, wanted: Sequence[str] = (), *, lease: bool = False
             raise TestbedError(f"{name!r} runs and is something else; take it down first, or use --name")
         cleanup.remove(folder)
         try:
-            group = start(name, base, chosen)
+            group = start(name, chosen)
             if lease:
                 (folder / "lease").touch(mode=0o600)
             return dataclasses.replace(group, record=clusters.save(dataclasses.replace(group.record, ready=True)))
@@ -195,7 +196,7 @@ def get(name: str) -> Group:
     return load(record)
 
 
-def start(name: str, base: Path, wanted: list[Traits]) -> Group:
+def start(name: str, wanted: list[Traits]) -> Group:
     folder = clusters.folder_of(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.parent.stat().st_uid != os.geteuid() or any(sign in str(folder) for sign in ",:\\\n"):
@@ -218,13 +219,17 @@ def start(name: str, base: Path, wanted: list[Traits]) -> Group:
     running = []
     for host in hosts:
         write_files(record, host)
-        made = [str(room_of(host)), str(base), str(host.traits.disk_bytes), rootfs.USER]
+        made = [str(room_of(host)), str(rootfs.path(system_of(host.traits))), str(host.traits.disk_bytes), rootfs.USER]
         made += [host.traits.sudo_password, str(host.traits.free_bytes)]
         namespaces.run(holder, ["sh", "-c", _MAKE_DISK, "sh", *made])
         running.append(switch_on(record, host))
     for host in hosts:
         wait_running(f"{host.name} answers", lambda host=host: answers(host), running, READY_S)  # type: ignore[misc]
     return Group(record, hosts)
+
+
+def system_of(host: Traits) -> rootfs.Distribution:
+    return rootfs.UBUNTU if host.ubuntu else rootfs.DEBIAN
 
 
 def room_of(host: Host) -> Path:

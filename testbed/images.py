@@ -70,6 +70,8 @@ class Recipe:
     """What that layer holds, from a package index."""
     builder: str = ""
     """deploy/Dockerfile makes the image, on `base` and with this one for pip; its archive has all layers."""
+    has_ui: bool = False
+    """deploy/Dockerfile.ui adds what the dashboard needs."""
 
 
 RECIPES = {
@@ -104,8 +106,10 @@ RECIPES = {
         ),
         Recipe("jobset", program="jobset", settings={"Entrypoint": ["/jobset"], "User": "65532:65532"}),
         Recipe("kueue", program="kueue", settings={"Entrypoint": ["/kueue"], "User": "65532:65532"}),
+        Recipe("metrics-server", program="metrics-server", settings={"Entrypoint": ["/metrics-server"]}),
         Recipe("python-pip", base="python", wheels=("pip>=24",), settings={"Env": [f"PATH={PATH}"]}),
         Recipe("longboat", base="python", builder="python-pip"),
+        Recipe("longboat-ui", base="python", builder="python-pip", has_ui=True),
     )
 }
 
@@ -118,13 +122,15 @@ def key_of(recipe: Recipe) -> str:
     """Changes with what goes into the image."""
     parts = asdict(recipe)
     additions, base, wanted, builder = (parts.pop(name) for name in ("additions", "base", "wheels", "builder"))
+    if not parts["has_ui"]:
+        del parts["has_ui"]  # the keys of the others stay as they were
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + b"1")
     if additions:
         digest.update(json.dumps(additions, sort_keys=True).encode())
     if base:
         digest.update(f"{key_of(RECIPES[base])} {' '.join(wanted)}".encode())
     if builder:
-        digest.update(f"{key_of(RECIPES[builder])} {dockerfile.key()}".encode())
+        digest.update(f"{key_of(RECIPES[builder])} {dockerfile.key(ui=recipe.has_ui)}".encode())
     if recipe.program:
         target = next(candidate for candidate in binaries.TARGETS if recipe.program in candidate.programs)
         digest.update(binaries.key_of(target).encode())
@@ -165,7 +171,7 @@ def make_archive(recipe: Recipe, scratch: Path, programs: Binaries) -> Path:
     finished = scratch / "image.tar"
     if recipe.builder:
         below = (archive(recipe.base, programs), archive(recipe.builder, programs))
-        dockerfile.build(finished, reference(recipe.name), *below)
+        dockerfile.build(finished, reference(recipe.name), *below, ui=recipe.has_ui)
         return finished
     layer = scratch / "layer.tar"
     fill_layer(recipe, layer, programs)

@@ -7,10 +7,12 @@ namespaces for its processes and mounts, so that `down` forgets nothing. Not her
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from testbed import (
@@ -26,6 +28,7 @@ from testbed import (
     node,
     processes,
     settings,
+    small_image,
 )
 from testbed.binaries import KUBERNETES_COMMANDS, Binaries
 from testbed.certificates import node_certificate, write_kubeconfig
@@ -37,10 +40,12 @@ DEFAULT_NAME = "machine"
 PROFILE = "machine"
 NODE = node.name_of(0)
 PORTS = (*controlplane.PORTS, "kubelet", "kubelet-health")
-IMAGES = ("pause", "host")
+IMAGES = ("pause", "host", small_image.NAME)
 PROGRAMS = (
     "kubernetes", "etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "loopback", "pause", "certificates",
+    node.PLUGIN, node.CDI_HOOK,
 )  # fmt: skip
+DRIVER_FOLDER = Path("/usr/local/nvidia")
 COMMANDS = ("unshare", "nsenter", "mount", "umount", "sh", "cp")
 # /var and /etc are the node's own. The latter, because a runtime puts files of its own over some in there and would
 # make them on the machine if they are missing; it is copied before /run is hidden, where its links may lead.
@@ -94,8 +99,11 @@ def check() -> None:
         raise Missing(f"no control groups are mounted at {cgroups.ROOT}")
 
 
-def up(name: str, programs: Binaries, pictures: Path, number: int) -> Cluster:
-    """The cluster of this name with that many GPUs, running and ready. One that already runs is left as it is."""
+def up(name: str, programs: Binaries, pictures: Path, number: int, *, has_plugin: bool = False) -> Cluster:
+    """The cluster of this name with that many GPUs, running and ready. One that already runs is left as it is.
+
+    `has_plugin`: NVIDIA's device plugin hands out the machine's own, each pod its own; else they are only counted.
+    """
     check()
     with clusters.folder_lock(name):
         running = clusters.load(name)
@@ -104,7 +112,7 @@ def up(name: str, programs: Binaries, pictures: Path, number: int) -> Cluster:
         cleanup.remove(clusters.folder_of(name))
         settings.raise_limit()
         try:
-            return clusters.save(dataclasses.replace(start(name, programs, pictures, number), ready=True))
+            return clusters.save(dataclasses.replace(start(name, programs, pictures, number, has_plugin), ready=True))
         except BaseException:
             if not os.environ.get("LONGBOAT_TESTBED_KEEP"):
                 cleanup.remove(clusters.folder_of(name))
@@ -124,7 +132,7 @@ def is_healthy(cluster: Cluster) -> bool:
     return bool(known) and not processes.ended(known.values())
 
 
-def start(name: str, programs: Binaries, pictures: Path, number: int) -> Cluster:
+def start(name: str, programs: Binaries, pictures: Path, number: int, has_plugin: bool) -> Cluster:
     folder = clusters.folder_of(name)
     folder.mkdir(mode=0o755, parents=True)
     cluster = clusters.save(Cluster(name, clusters.new_id(), folder, (PROFILE,)))
@@ -142,8 +150,41 @@ def start(name: str, programs: Binaries, pictures: Path, number: int) -> Cluster
     node.wait_runtime(programs, holder, runtime)
     load_images(programs, pictures, holder, snapshotter)
     agent = start_component(cluster, programs, kubelet_command(cluster, programs, address), holder)
-    wait_node(cluster, programs, number, [runtime, agent])
+    with contextlib.closing(api.Api(cluster)) as with_api:
+        ready = lambda: node.is_ready(with_api, NODE)  # noqa: E731
+        controlplane.wait_running("the node is ready", ready, [runtime, agent], node.READY_S)
+        if number:
+            shower = (
+                start_plugin(cluster, programs, holder) if has_plugin else gpus.start(cluster, programs, NODE, number)
+            )
+            shown = lambda: gpus.is_shown(with_api, NODE, number)  # noqa: E731
+            controlplane.wait_running(f"the node shows {number} GPUs", shown, [runtime, agent, shower], node.READY_S)
     return cluster
+
+
+def driver_root() -> Path:
+    """Where the machine has NVIDIA's driver: in a folder of its own, as in some clouds, or among all else."""
+    return DRIVER_FOLDER if (DRIVER_FOLDER / "lib64/libcuda.so.1").exists() else Path("/")
+
+
+def plugin_command(programs: Binaries, root: Path) -> list[str]:
+    return [
+        str(programs[node.PLUGIN]),
+        "--device-list-strategy=cdi-cri",
+        f"--nvidia-driver-root={root}",
+        f"--container-driver-root={root}",
+        f"--nvidia-cdi-hook-path={programs[node.CDI_HOOK]}",
+    ]
+
+
+def start_plugin(cluster: Cluster, programs: Binaries, holder: int) -> Process:
+    """NVIDIA's device plugin over the machine's driver."""
+    root = driver_root()
+    if root != Path("/") and (root / "dev").is_dir():
+        # It looks for the devices below the driver's folder.
+        namespaces.run(holder, ["mount", "--bind", "/dev", str(root / "dev")])
+    libraries = {"LD_LIBRARY_PATH": str(root / "lib64")} if root != Path("/") else {}
+    return start_component(cluster, programs, plugin_command(programs, root), holder, libraries)
 
 
 def kubelet_configuration(cluster: Cluster, address: str) -> dict[str, object]:
@@ -201,9 +242,11 @@ def kubelet_command(cluster: Cluster, programs: Binaries, address: str) -> list[
     ]
 
 
-def start_component(cluster: Cluster, programs: Binaries, command: list[str], holder: int) -> Process:
+def start_component(
+    cluster: Cluster, programs: Binaries, command: list[str], holder: int, extra: Mapping[str, str] | None = None
+) -> Process:
     name = f"{NODE}-{Path(command[0]).name}"
-    environment = controlplane.environment(cluster, programs)
+    environment = {**controlplane.environment(cluster, programs), **(extra or {})}
     process = processes.start(Launch(name, command, environment, cluster.logs / f"{name}.log", holder))
     processes.record(cluster.processes, process)
     return process
@@ -218,16 +261,3 @@ def load_images(programs: Binaries, pictures: Path, holder: int, snapshotter: st
 def image_settings() -> dict[str, dict[str, object]]:
     """Configurations of the images in the archive, each of which has the program `pause` in it and nothing else."""
     return {"pause": dict(images.RECIPES["pause"].settings), "host": {"Entrypoint": ["/pause"]}}
-
-
-def wait_node(cluster: Cluster, programs: Binaries, number: int, running: list[Process]) -> None:
-    with_api = api.Api(cluster)
-    try:
-        ready = lambda: node.is_ready(with_api, NODE)  # noqa: E731
-        controlplane.wait_running("the node is ready", ready, running, node.READY_S)
-        if number:
-            keeper = gpus.start(cluster, programs, NODE, number)
-            shown = lambda: gpus.is_shown(with_api, NODE, number)  # noqa: E731
-            controlplane.wait_running(f"the node shows {number} GPUs", shown, [*running, keeper], node.READY_S)
-    finally:
-        with_api.close()

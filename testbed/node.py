@@ -19,6 +19,7 @@ TARGETS = ("containerd", "runc", "cni", "coredns")
 GPU_PROFILE = "nvidia"
 GPU_TARGETS = ("nvidia-device-plugin", "nvidia-container-toolkit")
 PLUGIN = "nvidia-device-plugin"
+CDI_HOOK = "nvidia-cdi-hook"
 GPU = "nvidia.com/gpu"
 GPUS = 8
 """Of each real node in a cluster that has that profile."""
@@ -159,7 +160,7 @@ def plugin_arguments(cluster: Cluster, programs: Binaries, number: int) -> list[
         "--device-list-strategy=cdi-cri",
         f"--nvidia-driver-root={root}",
         f"--container-driver-root={root}",
-        f"--nvidia-cdi-hook-path={programs['nvidia-cdi-hook']}",
+        f"--nvidia-cdi-hook-path={programs[CDI_HOOK]}",
     ]
 
 

@@ -1,8 +1,8 @@
 """Makes one archive that starts a cluster on a machine with no network and no package manager (see `machine`).
 
-In it: the programs, two images of one file each, this package and the script `start`. Programs and images are packed
-once and kept in the cache, since that takes minutes; the rest is a second stream after the first, as xz allows. The
-same content gives the same bytes. Not here: anything that runs on the machine it is for.
+In it: the programs, two images of one file each and a small one with Python, this package and the script `start`.
+Programs and images are packed once and kept in the cache, since that takes minutes; the rest is a second stream after
+the first, as xz allows. The same content gives the same bytes. Not here: anything that runs on the machine it is for.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from testbed import binaries, build, images, machine
+from testbed import binaries, build, images, machine, node, small_image
 from testbed.binaries import KUBERNETES_COMMANDS, Binaries
 from testbed.errors import TestbedError
 
 TOP = "longboat-cluster"
 DEFAULT_FILE = f"{TOP}.tar.xz"
 LIMIT_BYTES = 60 << 20
-TARGETS = ("tools", "etcd", "kubernetes", "containerd", "runc", "cni")
+TARGETS = ("tools", "etcd", "kubernetes", "containerd", "runc", "cni", *node.GPU_TARGETS)
 # A dictionary wide enough for all: the programs have libraries in common. Unpacking needs as much memory.
 DICTIONARY_BYTES = 256 << 20
 START = """#!/usr/bin/env python3
@@ -108,9 +108,16 @@ def image_entries(programs: Binaries, folder: Path) -> list[Entry]:
     layer = folder / "layer.tar"
     images.fill_layer(images.RECIPES["pause"], layer, programs)
     for name, settings in machine.image_settings().items():
-        images.write_archive(folder / f"{name}.tar", layer, images.reference(name), settings)
-        entries.append(Entry(f"images/{name}.tar", folder / f"{name}.tar", mode=0o644))
+        entries.append(image_entry(name, layer, settings, folder))
+    small_image.fill_layer(layer, programs)
+    entries.append(image_entry(small_image.NAME, layer, {"Env": [f"PATH={images.PATH}"], "Cmd": ["python3"]}, folder))
     return entries
+
+
+def image_entry(name: str, layer: Path, settings: dict[str, object], folder: Path) -> Entry:
+    file = folder / f"{name}.tar"
+    images.write_archive(file, layer, images.reference(name), settings)
+    return Entry(f"images/{name}.tar", file, mode=0o644)
 
 
 def filters() -> list[dict[str, int]]:

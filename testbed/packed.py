@@ -28,6 +28,9 @@ def parser() -> argparse.ArgumentParser:
 
     up_parser = command("up", "start the cluster and wait until it is ready")
     up_parser.add_argument("--gpus", type=whole, metavar="N", help="how many the node shows (default: those it has)")
+    up_parser.add_argument(
+        "--plugin", action="store_true", help="NVIDIA's device plugin hands them out, to each its own"
+    )
     command("down", "remove the cluster and everything it made")
     command("status", "show clusters and their processes")
     command("kubeconfig", "print the path of the kubeconfig")
@@ -70,7 +73,8 @@ def do_up(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     number = gpus.count() if arguments.gpus is None else arguments.gpus
     programs = machine.programs_in(arguments.root / "bin")
-    cluster = machine.up(arguments.name, programs, arguments.root / "images", number)
+    pictures = arguments.root / "images"
+    cluster = machine.up(arguments.name, programs, pictures, number, has_plugin=arguments.plugin)
     took = time.monotonic() - began
     print(f"{cluster.name}: ready at {cluster.server}, {gpus.RESOURCE} {number}, {took:.1f} s", file=sys.stderr)
     print(cluster.kubeconfig)

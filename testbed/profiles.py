@@ -6,6 +6,7 @@ two-nodes  and a second one
 gpu        and simulated GPU nodes
 jobset     a real node and the JobSet controller in it
 kueue      a real node and the Kueue controller in it
+metrics    a real node that has the image of metrics-server; who needs it starts it
 nvidia     a real node with eight GPUs of a stand-in driver, handed out by NVIDIA's device plugin
 older      the oldest Kubernetes that Longboat works with, in place of the newer one
 """
@@ -21,7 +22,9 @@ from testbed.errors import TestbedError
 from testbed.kwok import Group
 from testbed.manifests import Controller
 
-NAMES = ("api", "pods", "two-nodes", "gpu", "jobset", "kueue", "nvidia", "older")
+METRICS = "metrics"
+METRICS_SERVER = "metrics-server"
+NAMES = ("api", "pods", "two-nodes", "gpu", "jobset", "kueue", METRICS, "nvidia", "older")
 CONTROLLERS = {one.name: one for one in (jobset.CONTROLLER, kueue.CONTROLLER)}
 """In the order in which they start: Kueue looks after objects of JobSet, and its webhooks stop other deployments."""
 DEFAULT_FLEET = "4"
@@ -48,6 +51,7 @@ class Parts:
             *older,
             *real,
             *nvidia,
+            *self._metrics,
             *simulated,
             *(controller.name for controller in self.controllers),
         )
@@ -59,7 +63,11 @@ class Parts:
     @property
     def images(self) -> tuple[str, ...]:
         """What a real node has from the start."""
-        return (*images.BASE, *(controller.name for controller in self.controllers))
+        return (*images.BASE, *(controller.name for controller in self.controllers), *self._metrics)
+
+    @property
+    def _metrics(self) -> tuple[str, ...]:
+        return (METRICS_SERVER,) if METRICS in self.profiles else ()
 
 
 def combine(names: Sequence[str], fleet: Sequence[str] = ()) -> Parts:
@@ -68,7 +76,7 @@ def combine(names: Sequence[str], fleet: Sequence[str] = ()) -> Parts:
     unknown = sorted(wanted - set(NAMES))
     if unknown:
         raise TestbedError(f"no profile {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    if wanted & {"two-nodes", node.GPU_PROFILE, *CONTROLLERS}:
+    if wanted & {"two-nodes", node.GPU_PROFILE, METRICS, *CONTROLLERS}:
         wanted.add("pods")
     groups = tuple(kwok.parse_group(text) for text in fleet or ([DEFAULT_FLEET] if "gpu" in wanted else []))
     real_nodes = 2 if "two-nodes" in wanted else 1 if "pods" in wanted else 0

@@ -1,4 +1,5 @@
-"""The root file system of hosts: Debian with systemd, sshd and a user who may sudo. Made once, kept in the cache.
+"""The root file systems of hosts: Debian or Ubuntu with systemd, sshd and a user who may sudo. Made once, kept in the
+cache.
 
 Hosts never write to it: each has a layer of its own on top. Its name is a hash of everything that goes into it.
 """
@@ -13,9 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import binaries, images, namespaces
+from testbed import binaries, images, namespaces, releases
 from testbed.errors import Missing, TestbedError
 
 USER = "admin"
@@ -88,13 +90,44 @@ ln -sf /lib/systemd/system/multi-user.target "$1/etc/systemd/system/default.targ
 """
 
 
-def key() -> str:
-    parts = [images.SUITE, *PACKAGES, *images.LEFT_OUT, _CUSTOMIZE, *(f"{path}\n{FILES[path]}" for path in FILES)]
+@dataclass(frozen=True)
+class Distribution:
+    suite: str
+    sources: tuple[str, ...] = ()
+    """Lines of apt; none: as this machine has them for the suite."""
+    keyring: str = ""
+    """A package with the keys that sign them, and its checksum: mmdebstrap knows Debian's alone."""
+    keyring_sha256: str = ""
+    customize: str = _CUSTOMIZE
+    more: tuple[str, ...] = ()
+    """Packages that mmdebstrap brings by itself elsewhere."""
+
+
+# Ubuntu's sshd is started by a socket of systemd's, which is masked.
+_SSHD_ALONE = """rm -r "$1/etc/systemd/system/ssh.service.requires"
+ln -sf /lib/systemd/system/ssh.service "$1/etc/systemd/system/multi-user.target.wants/ssh.service"
+"""
+DEBIAN = Distribution(images.SUITE)
+_UBUNTU = "http://archive.ubuntu.com/ubuntu"
+UBUNTU = Distribution(
+    "noble",
+    (f"deb {_UBUNTU} noble main universe", f"deb {_UBUNTU} noble-updates main universe"),
+    f"{_UBUNTU}/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb",
+    "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8",
+    _CUSTOMIZE + _SSHD_ALONE,
+    ("apt",),
+)
+"""The last long-term release, for hosts with the trait `ubuntu`."""
+
+
+def key(system: Distribution = DEBIAN) -> str:
+    files = (f"{path}\n{FILES[path]}" for path in FILES)
+    parts = [system.suite, *PACKAGES, *images.LEFT_OUT, system.customize, *files, *system.sources, *system.more]
     return hashlib.sha256("\0".join([*parts, os.uname().machine]).encode()).hexdigest()[:16]
 
 
-def path() -> Path:
-    return binaries.cache_folder() / "roots" / key()
+def path(system: Distribution = DEBIAN) -> Path:
+    return binaries.cache_folder() / "roots" / key(system)
 
 
 def missing() -> str | None:
@@ -102,9 +135,9 @@ def missing() -> str | None:
     return None if path().exists() else images.missing_tool()
 
 
-def get() -> Path:
+def get(system: Distribution = DEBIAN) -> Path:
     """Where it is; made first if it is not in the cache yet."""
-    wanted = path()
+    wanted = path(system)
     if wanted.exists():
         return wanted
     lacks = missing()
@@ -116,12 +149,12 @@ def get() -> Path:
         for left in wanted.parent.glob(".making-*"):
             shutil.rmtree(left, ignore_errors=True)
         if not wanted.exists():
-            print("testbed hosts: making their root file system", file=sys.stderr, flush=True)
-            make(wanted)
+            print(f"testbed hosts: making their root file system, {system.suite}", file=sys.stderr, flush=True)
+            make(wanted, system)
     return wanted
 
 
-def make(wanted: Path) -> None:
+def make(wanted: Path, system: Distribution = DEBIAN) -> None:
     scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=wanted.parent))
     try:
         for name, content in FILES.items():
@@ -129,11 +162,18 @@ def make(wanted: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content)
         hook = scratch / "customize"
-        hook.write_text(f"#!/bin/sh\n{_CUSTOMIZE}")
+        hook.write_text(f"#!/bin/sh\n{system.customize}")
         hook.chmod(0o755)
-        command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        command = [
+            "mmdebstrap",
+            "--quiet",
+            "--mode=root",
+            "--variant=minbase",
+            f"--include={','.join((*PACKAGES, *system.more))}",
+        ]
         command += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in images.LEFT_OUT]
-        command += [f"--customize-hook={hook}", images.SUITE, str(scratch / "root")]
+        command += [f"--customize-hook={hook}", *keyring_options(system, scratch)]
+        command += [system.suite, str(scratch / "root"), *system.sources]
         environment = {**os.environ, "FILES": str(scratch / "files")}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode != 0:
@@ -142,3 +182,17 @@ def make(wanted: Path) -> None:
     finally:
         with contextlib.suppress(OSError):
             shutil.rmtree(scratch)
+
+
+def keyring_options(system: Distribution, scratch: Path) -> list[str]:
+    if not system.keyring:
+        return []
+    try:
+        content = releases.read(system.keyring)
+    except OSError as error:
+        raise Missing(f"the keys of {system.suite} cannot be fetched: {error}") from None
+    if hashlib.sha256(content).hexdigest() != system.keyring_sha256:
+        raise TestbedError(f"{system.keyring} is not what its checksum says")
+    (scratch / "keyring.deb").write_bytes(content)
+    subprocess.run(["dpkg-deb", "-x", str(scratch / "keyring.deb"), str(scratch / "keyring")], check=True)
+    return [f"--keyring={scratch}/keyring/usr/share/keyrings/ubuntu-archive-keyring.gpg"]

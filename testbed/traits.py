@@ -16,6 +16,7 @@ sudo-password[=P] sudo asks for a password (testbed)
 firewall          all that comes in is dropped, except SSH and ping
 old-kernel        uname says 2.6: the kernel's own personality for old programs (setarch --uname-2.6), no other kernel
 gpus[=COUNT]      GPUs (8) of a stand-in driver: nvidia-smi, libraries, device files, what the kernel shows of them
+ubuntu            Ubuntu in place of Debian
 no-driver         the GPUs are on the PCI bus and nothing else of them is there
 """
 
@@ -46,7 +47,10 @@ _TRUE_CLOCK = (
 )  # fmt: skip
 FLAGS = (
     "no-route", "old-containerd", "swap", "junk", "leftover-cluster", "no-sudo", "firewall", "old-kernel",
-    "no-driver",
+    "no-driver", "ubuntu",
+)  # fmt: skip
+_FIELDS = (
+    "no-route", "leftover-cluster", "no-sudo", "firewall", "old-kernel", "ubuntu", "slow", "delay", "sudo-password",
 )  # fmt: skip
 NAMES = (*FLAGS, *_VALUES)
 JUNK_PORTS = (6443, 10250)
@@ -108,6 +112,7 @@ class Traits:
     sudo_password: str = ""
     firewall: bool = False
     old_kernel: bool = False
+    ubuntu: bool = False
 
 
 def combine(wanted: Sequence[str], count: int) -> list[Traits]:
@@ -135,7 +140,7 @@ def parse(text: str) -> tuple[int | None, str, str]:
 
 
 def add(traits: Traits, name: str, value: str) -> Traits:
-    if name in ("no-route", "leftover-cluster", "no-sudo", "firewall", "old-kernel", "slow", "delay", "sudo-password"):
+    if name in _FIELDS:
         named: dict[str, Any] = {name.replace("-", "_"): value or True}
         return replace(traits, **named)
     if name == "clock":

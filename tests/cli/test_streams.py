@@ -56,3 +56,12 @@ def test_a_secret_that_no_variable_can_hold_is_refused(longboat: Longboat, value
     (longboat.folder / "job.yaml").write_text("run: env\nsecrets:\n  NAME: {file: value}\n")
     assert "its value has a NUL byte" in longboat("run", "job.yaml", code=203).err
     assert not longboat("ps", "-a", "-o", "name").out
+
+
+def test_a_message_after_an_unfinished_line_has_a_line_of_its_own_where_both_go_to_one_file(longboat: Longboat) -> None:
+    shell(longboat, "exec $LB run -- printf unfinished >both 2>&1")
+    shell(longboat, "exec $LB run -- printf unfinished >out 2>err")
+    both = (longboat.folder / "both").read_text()
+    assert "\nunfinished\nlongboat: " in both, both
+    assert (longboat.folder / "out").read_text() == "unfinished", "what the rank wrote, and nothing else"
+    assert "\n\n" not in (longboat.folder / "err").read_text()

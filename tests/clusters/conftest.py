@@ -15,6 +15,13 @@ from testbed import apt_repository
 from testbed.apt_repository import Repository
 from testbed.binaries import KUBERNETES_VERSION
 from testbed.hosts import Group
+from testbed.images import digest_of
+
+
+def pinned_images(repository: Repository, version: str = KUBERNETES_VERSION) -> str:
+    """The archive of images, with the checksum that a URL with http needs."""
+    url = repository.images_url(version)
+    return f"{url}#sha256={digest_of(repository.folder / 'public' / url.removeprefix(f'{repository.url}/'))}"
 
 
 class Lab:
@@ -47,7 +54,7 @@ class Lab:
             "hosts": hosts,
             "source": {
                 "repositories": [{"url": f"{url}/", "key": "key.asc"} for url in urls],
-                "images": self.repository.images_url(version),
+                "images": pinned_images(self.repository, version),
             },
             "versions": version,
             "network": {"pods": "172.29.0.0/16", "services": "172.30.0.0/16"},

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.clusters.conftest import Lab
+from tests.clusters.conftest import Lab, pinned_images
 
 STATE = "dpkg-query -W; sudo find /etc/apt /var/lib/apt/lists -type f | sort; ip route"
 
@@ -23,7 +23,7 @@ def test_a_cluster_is_made_of_a_bundle_without_any_network(lab: Callable[..., La
     repository = longboat.repository
     mirrors = [f"{repository.kubernetes_url()}/", f"{repository.url}/distribution/"]
     repositories = [{"url": url, "key": "key.asc"} for url in mirrors]
-    longboat.write(count=2, source={"repositories": repositories, "images": repository.images_url()})
+    longboat.write(count=2, source={"repositories": repositories, "images": pinned_images(repository)})
     assert "6 packages, 7 images" in longboat("cluster", "bundle", "-o", "lab.tar")
     repository.refuse(503)  # from here on there is nothing but the file
     asked = len(repository.requests())

@@ -246,6 +246,8 @@ def test_files_of_addons_are_found_beside_the_cluster_file(tmp_path: Path) -> No
         ("{name: lab, hosts: a, source: {location: ., images: x}}", "files bring their own"),
         ("{name: lab, hosts: a, source: 'https://me:secret@x/y'}", "a user or a password in the URL"),
         ("{name: lab, hosts: a, source: 'http://x/y'}", "programs that come over http could be anybody's"),
+        ("{name: lab, hosts: a, source: {images: 'http://x/y'}}", "what comes over http could be anybody's"),
+        ("{name: lab, hosts: a, source: {images: 'https://x/y#sha256=0'}}", "with 64 hexadecimal digits"),
         ("{name: lab, hosts: a, source: {location: 'http://x/y'}}", "programs that come over http could be anybody's"),
         ("{name: lab, hosts: a, source: {location: ., sha256: abc}}", "64 hexadecimal digits"),
         (f"{{name: lab, hosts: a, source: {{sha256: {'0' * 64}}}}}", "sha256 is that of a bundle"),

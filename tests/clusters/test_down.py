@@ -66,7 +66,7 @@ def take_down(
 def test_a_worker_is_drained_undone_and_then_deleted_and_the_control_plane_goes_last() -> None:
     log, result = take_down(cluster(workers=1))
     assert log == [
-        "w-0 drain", "w-0 undo", "w-0 audit", "w-0 forget", "w-0 node", "cp-0 undo", "cp-0 audit", "cp-0 forget",
+        "w-0 drain", "w-0 undo", "w-0 node", "w-0 audit", "w-0 forget", "cp-0 undo", "cp-0 audit", "cp-0 forget",
     ]  # fmt: skip
     assert result.is_clean
 
@@ -83,6 +83,15 @@ def test_a_host_that_leaves_a_living_cluster_stays_if_its_trainings_have_not_gon
     leaving = [HostSpec(name="w-9", address="w-9")]
     log, result = take_down(cluster(), leaving=leaving, breaks=["w-9 drain"])
     assert log == ["w-9 drain"] and not result.is_clean
+
+
+def test_a_host_leaves_its_journal_when_its_node_is_gone() -> None:
+    """Whatever ends the command before that: the next one finds the journal and deletes the node."""
+    leaving = [HostSpec(name="w-9", address="w-9")]
+    log, result = take_down(cluster(), leaving=leaving, breaks=["w-9 node"])
+    assert log == ["w-9 drain", "w-9 undo", "w-9 node"] and not result.is_clean
+    log, result = take_down(cluster(workers=1), breaks=["w-0 node"])
+    assert "w-0 forget" in log, "of a cluster that goes as a whole nobody needs it"
 
 
 def test_a_cluster_that_goes_goes_even_if_a_node_cannot_be_drained() -> None:

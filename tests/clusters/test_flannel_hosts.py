@@ -9,7 +9,7 @@ import pytest
 
 from testbed import binaries
 from testbed.hosts import Host
-from tests.clusters.conftest import Lab
+from tests.clusters.conftest import Lab, pinned_images
 
 KUBECTL = "kubectl --kubeconfig=/etc/kubernetes/admin.conf"
 PORT = 8000
@@ -65,7 +65,7 @@ def test_pods_of_two_nodes_reach_each_other(lab: Callable[..., Lab]) -> None:
     mirrors = [f"{repository.kubernetes_url()}/", f"{repository.url}/distribution/"]
     source = {
         "repositories": [{"url": url, "key": "key.asc"} for url in mirrors],
-        "images": repository.images_url(),
+        "images": pinned_images(repository),
         "flanneld": str(binaries.find(["flannel"])["flanneld"].resolve()),
     }
     network = {"kind": "flannel", "pods": "172.29.0.0/16", "services": "172.30.0.0/16"}

@@ -8,7 +8,7 @@ from longboat.comparison.differences import CodeChange, compare_runs, differing_
 from longboat.comparison.page import html_page
 from longboat.core.jobs import Gpus, Job, Resources, Role
 from longboat.core.runs import Attempt, RunStatus
-from longboat.metrics.values import RunMetrics
+from longboat.metrics.values import RunMetrics, Software
 
 
 def job(run: str = "train", **fields: Any) -> Job:
@@ -73,3 +73,23 @@ def test_the_page_holds_everything_and_loads_nothing() -> None:
     page = html_page(comparison, metrics, [("", "a", "b"), ("run", hostile, None)])
     assert "<script" not in page and page.count("&lt;script&gt;") >= 3
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+
+
+def software(**packages: str) -> Software:
+    return Software(python="python3.11", packages=packages, driver="550.1", gpus={"NVIDIA H100": 8})
+
+
+def test_what_runs_ran_in_and_the_packages_that_differ() -> None:
+    runs = [status("a", job(), images={"worker": "x@sha256:1"}), status("b", job()), status("c", job())]
+    told = [software(numpy="1", torch="2"), software(numpy="2", torch="2", extra="1"), Software()]
+    metrics = [RunMetrics(run=run.name, software=each) for run, each in zip(runs, told)]
+    comparison = compare_runs(runs, metrics, [], now=0.0)
+    assert comparison.packages == {"extra": (None, "1", None), "numpy": ("1", "2", None)}
+    assert comparison.environment == {
+        "image": ("x@sha256:1", None, None),
+        "python": ("python3.11", "python3.11", None),
+        "packages": (2, 3, None),
+        "gpu_type": ("8 x NVIDIA H100", "8 x NVIDIA H100", None),
+        "driver": ("550.1", "550.1", None),
+    }
+    assert compare_runs(runs[1:], [RunMetrics(run="b")] * 2, [], now=0.0).environment == {}

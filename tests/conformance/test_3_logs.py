@@ -52,7 +52,8 @@ def test_four_ranks_write_and_a_follower_sees_the_very_same_bytes(jobs: Jobs) ->
             assert seen == expected(rank)[number]
     assert len(followed) == len(kept)
     assert [line.time for line in kept] == sorted(line.time for line in kept)
-    assert {(line.rank, line.node, line.role, line.attempt) for line in kept} == {
+    of_ranks = [line for line in kept if line.rank >= 0]  # a launcher may have said that it waits for another node
+    assert {(line.rank, line.node, line.role, line.attempt) for line in of_ranks} == {
         (rank, f"worker-{rank // 2}", "worker", 0) for rank in range(4)
     }
 

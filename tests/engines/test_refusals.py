@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longboat.core.jobs import Gpus, Job, Resources, Role
-from longboat.engines.refusals import agreed, changed_fields, refusal
+from longboat.engines.refusals import agreed, changed_fields, missing_path, refusal
 
 
 def test_one_reason_is_a_sentence_and_several_are_a_list() -> None:
@@ -47,3 +47,8 @@ def test_another_job_is_told_in_the_words_of_job_files() -> None:
     assert changed_fields(job("x"), job("x")) == []
     assert changed_fields(job("x"), job("y", gpus=2)) == ["run", "gpus"]
     assert changed_fields(job("x", names=("a", "b")), job("y", names=("a", "b"))) == ["roles.a.run", "roles.b.run"]
+
+
+def test_an_artifact_is_looked_for_in_the_folder_of_its_node() -> None:
+    assert "longboat cp train:artifacts ." in (missing_path("train", "artifacts/out.txt").hint or "")
+    assert "working copy" in (missing_path("train", "out.txt").hint or "")

@@ -26,6 +26,9 @@ from longboat.launcher.pod.gang_file import plan_of
 from longboat.serving.kubernetes.manifests import RECORD
 from longboat.serving.kubernetes.status import record_of
 from longboat.serving.local.records import ServiceFolder
+from longboat.storage.checkpoints import newest_complete
+from longboat.storage.inventory.actions import verify
+from longboat.storage.inventory.folder_place import FolderPlace
 from longboat.sweeps.kubernetes.store import BadSweep, read_sweep
 from longboat.sweeps.record import SweepFolder
 from tests.engines.local.conftest import LocalJobs
@@ -100,6 +103,41 @@ def test_gang_files_and_last_words_of_pods(number: str) -> None:
     for pod, text in stored(number, "terminations.json").items():
         end = read_termination(text)
         assert end is not None and end.exit_code == (1 if pod.endswith("-0") else 143), pod
+
+
+def having(name: str) -> list[str]:
+    """Formats of which there is such a file: sweeps and services came after the first."""
+    return [number for number in FORMATS if (HERE / number / name).exists()]
+
+
+@pytest.mark.parametrize("number", having("sweep"))
+def test_a_sweep_of_this_machine_and_of_a_cluster(homes: LocalEngine, number: str) -> None:
+    shutil.copytree(HERE / number / "sweep", homes.home.root / "sweeps" / "digits")
+    folder = SweepFolder(homes.home, "digits")
+    record, state = folder.record(), folder.state()
+    assert record.job.sweep is not None and dict(record.job.sweep.space) == {"lr": (1, 2)}
+    assert (state.phase, [trial.metrics["loss"] < 1 for trial in state.trials]) == ("succeeded", [True, True])
+    kept = read_sweep(stored(number, "sweep/configmap.json"))
+    assert (kept.record.name, len(kept.state.trials), kept.base.name) == ("s", 2, "s-t1")
+
+
+@pytest.mark.parametrize("number", having("service"))
+def test_a_service_of_this_machine_and_of_a_cluster(homes: LocalEngine, number: str) -> None:
+    shutil.copytree(HERE / number / "service", homes.home.root / "services" / "app")
+    folder = ServiceFolder(homes.home, "app")
+    wanted, state = folder.wanted(), folder.state()
+    assert wanted is not None and (wanted.port, wanted.versions[0].run, wanted.versions[0].step) == (39831, "one", 3)
+    assert [(replica.name, replica.phase) for replica in state.replicas] == [("app-r1", "ready")]
+    assert record_of(stored(number, "service/deployment.json")).step == 7
+
+
+@pytest.mark.parametrize("number", having("checkpoints"))
+def test_checkpoints(number: str) -> None:
+    """The marker says what is in the folder, and the folder has it."""
+    folder = HERE / number / "checkpoints"
+    assert newest_complete(folder) == folder / "step-3"
+    (check,) = verify(FolderPlace(folder), "one", "")
+    assert (check.step, check.files) == (3, 1) and not check.problems
 
 
 def test_a_new_run_carries_the_format(local: LocalJobs) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -252,6 +254,37 @@ def test_a_server_that_is_no_api_server(tmp_path: Path, answer: bytes, told: str
                 client.get(POD, "x")
         serving.join()
     assert caught.value.hint == "is this the address of an API server?"
+
+
+@pytest.mark.parametrize("answer", [b'{"metadata": true, "items": []}', b'{"metadata": {}, "items": {"a": 1}}', b"[1]"])
+def test_a_list_of_another_shape_is_told(tmp_path: Path, answer: bytes) -> None:
+    with answering(tmp_path, answer) as client, pytest.raises(ApiError, match="not understood"):
+        client.list(POD)
+
+
+def test_a_list_whose_pages_never_end_is_told(tmp_path: Path) -> None:
+    with answering(tmp_path, b'{"metadata": {"continue": "again"}, "items": []}') as client:
+        with pytest.raises(ApiError, match="a list that has no end"):
+            client.list(POD)
+
+
+@contextlib.contextmanager
+def answering(tmp_path: Path, answer: bytes) -> Iterator[Client]:
+    """A client of a server that gives this answer to every request."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError), listener.accept()[0] as link:
+                while link.recv(65536):
+                    link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        file = tmp_path / "kubeconfig"
+        file.write_text(TEXT % f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with Client.open(environment={"KUBECONFIG": str(file)}) as client:
+            yield client
+        serving.join()
 
 
 @pytest.mark.cluster

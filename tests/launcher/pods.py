@@ -85,6 +85,7 @@ class Pods:
         names = [(role, index) for role, count in roles.items() for index in range(count)]
         self.names = [f"{role}-{index}" for role, index in names]
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.roots: dict[int, Path] = {}  # of pods that took the place of others
         code, self.pack = code_of({"train.py": script, "tools/run.sh": "#!/bin/sh\necho ran\n"})
         nodes = []
         for place, (role, index) in enumerate(names):
@@ -117,7 +118,7 @@ class Pods:
         }
 
     def root(self, place: int) -> Path:
-        return self.folder / f"pod-{place}"
+        return self.roots.get(place, self.folder / f"pod-{place}")
 
     def node(self, place: int) -> Path:
         return self.root(place) / "node"

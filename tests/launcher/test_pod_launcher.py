@@ -220,13 +220,15 @@ def test_a_storage_that_cannot_be_written_changes_nothing(make_pods: Make) -> No
 # what cannot even begin
 
 
-@pytest.mark.parametrize("what", ["gang", "version", "role", "key", "none"])
+@pytest.mark.parametrize("what", ["gang", "version", "role", "key", "none", "plan"])
 def test_a_gang_file_that_cannot_be_used(make_pods: Make, what: str, tmp_path: Path) -> None:
     pods = make_pods(script="pass")
     if what == "version":
         pods.gang["version"] = 99
     if what == "key":
         del pods.gang["roles"]
+    if what == "plan":
+        pods.gang["plan"]["attempt"] = [0]
     pods.make(0)
     place = pods.root(0) / "gang" / "gang"
     if what == "gang":

@@ -13,7 +13,13 @@ import pytest
 
 import longboat
 from longboat.launcher import vendored
-from longboat.launcher.zipapp import with_less_indent, without_docstrings, without_types, write_zipapp
+from longboat.launcher.zipapp import (
+    with_less_indent,
+    without_docstrings,
+    without_results,
+    without_types,
+    write_zipapp,
+)
 from tests.launcher.nodes import LAUNCHER, Node
 from tests.launcher.starters.test_torchrun_worker import torchrun_node
 
@@ -84,6 +90,25 @@ def test_imports_for_types_alone_are_left_out_and_every_line_stays_where_it_was(
         assert len(source.splitlines()) == len(without_types(source).splitlines()), file
     text = b"if TYPE_CHECKING:\n    import a\n\n    import b\nelse:\n    import c\nX = 1\n    # kept\n"
     assert without_types(text) == b"if TYPE_CHECKING:\n    pass\n\n\nelse:\n    import c\nX = 1\n    # kept\n"
+
+
+def test_what_functions_return_is_left_out_and_every_line_stays_where_it_was() -> None:
+    kept = 0
+    for file in [*sorted((PACKAGE / "launcher").rglob("*.py")), *(PACKAGE / name for name in vendored.FILES)]:
+        source = file.read_bytes()
+        trees = ast.parse(source), ast.parse(without_results(source))
+        for node in ast.walk(trees[0]):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                node.returns = None
+        kept += sum(bool(getattr(node, "returns", None)) for node in ast.walk(trees[1]))
+        for node in ast.walk(trees[1]):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                node.returns = None
+        assert ast.dump(trees[0]) == ast.dump(trees[1]), file
+        assert statements(trees[0]) == statements(trees[1]), file
+    assert kept < 20
+    text = b"def f(\n    a: int,\n) -> dict[str, int]:\n    x = (1) -> 2\n"
+    assert without_results(text) == b"def f(\n    a: int,\n):\n    x = (1) -> 2\n"
 
 
 SCRIPT = """

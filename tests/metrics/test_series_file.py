@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.metrics.series_file import MOST_SERIES, join, parse
+from longboat.metrics.values import Software
 
 HEAD = {"v": 1, "columns": {"rank": ["cpu", "memory"], "node": ["cpu"], "gpu": ["gpu"]}}
 
@@ -91,3 +92,21 @@ def test_an_integer_of_hundreds_of_digits_is_no_number() -> None:
     series = join("r", [parse(data, node="w-0", attempt=0)]).series
     assert series["b"] == ((1, 1.0, 2.0),)
     assert all(math.isnan(value) for name in "ac" for _, _, value in series.get(name, ()))
+
+
+def test_what_a_node_says_it_ran_in_is_words_and_nothing_else() -> None:
+    header = {
+        "python": "python3.11",
+        "driver": "550.1\x1b[31m",
+        "packages": {"numpy": "2.1", "<script>": "1", "x": {"a": 1}, "y": "1" * 500},
+        "gpus": {
+            "0": ["GPU-1", "NVIDIA H100 80GB HBM3"],
+            "1": ["GPU-2", "NVIDIA H100 80GB HBM3"],
+            "2": "odd",
+            "3": ["u", "<b>"],
+        },
+    }
+    told = join("r", [parse(json.dumps(header).encode(), node="worker-0", attempt=0)]).software
+    assert told == Software(python="python3.11", packages={"numpy": "2.1"}, gpus={"NVIDIA H100 80GB HBM3": 2})
+    for odd in ([], {"packages": [1], "gpus": 3, "python": None}):
+        assert join("r", [parse(json.dumps(odd).encode(), node="worker-0", attempt=0)]).software == Software()

@@ -89,6 +89,8 @@ def test_pools_are_paid_whether_somebody_holds_them_or_not() -> None:
     assert [(row.name, row.paid, row.cost) for row in pools] == [("big", 96.0, 48.0), ("rest", 40.0, 20.0)]
     whole = all_pools(pools, [cost_of(RUN, "lab", PERIOD, 0.5, None)], "lab")[-1]
     assert (whole.name, whole.paid, whole.held, whole.idle, whole.cost) == ("(all)", 136.0, 12.0, 124.0, 68.0)
+    (only, same) = all_pools(pools[:1], [cost_of(RUN, "lab", PERIOD, 0.5, None)], "lab")
+    assert (only.name, only.runs, only.held, only.idle) == ("big", 1, same.held, same.idle), "its runs were in it"
     (unpriced,) = pools_of([node("a", "x", 100 * HOUR, type="nobody.knows")], "lab", PERIOD, None)
     assert (unpriced.paid, unpriced.cost) == (80.0, None)
     (priced,) = pools_of([node("a", "x", 109 * HOUR, type="p5.48xlarge")], "lab", PERIOD, None)

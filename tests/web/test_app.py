@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 pytest.importorskip("starlette", reason="the extra ui is not installed")
@@ -22,6 +23,7 @@ from longboat.engines.shared.files import open_lock, try_lock
 from longboat.serving.local.records import ServiceFolder, Version, WantedService
 from longboat.serving.local.services import LocalServices
 from longboat.web.views import scaling
+from longboat.workbench.jobs import ServerOptions, bench_job
 from tests.web.asgi import stream
 from tests.web.dashboards import BEARER, AskedDashboard
 
@@ -221,6 +223,31 @@ def test_read_only_changes_nothing(shown: AskedDashboard) -> None:
     assert answer.status == 403 and "read-only" in answer.data["error"]
     page = other.get("/api/runs/local/good").data
     assert not any(page["may"].values())
+
+
+def test_the_way_into_a_notebook_is_shown_to_its_owner_alone(shown: AskedDashboard) -> None:
+    """A run that holds a node stands for JupyterLab: it says of itself what JupyterLab's would say."""
+    job = bench_job(longboat.job(name="bench", run="sh", workdir=None), "lab", ServerOptions(idle_s=600))
+    job = msgspec.structs.replace(job, roles=(msgspec.structs.replace(job.roles[0], run="sleep 600"),))
+    shown.engine.submit(Submission(job=job, base="/", run_id="bench", environment=shown.engine.environment))
+    try:
+        eventually(lambda: shown.engine.status("bench").phase == "running")
+        node = Path(shown.engine.home.run_dir("bench"), "attempts", "0", "worker-0")
+        (node / "workbench").mkdir(exist_ok=True)
+        session = {"kind": "lab", "launcher": [], "port": 8888, "token": "secret"}
+        (node / "workbench" / "session.json").write_text(json.dumps(session))
+        guest = AskedDashboard(Path(shown.engine.home.root), readonly=True)
+        ways = []
+        for dashboard in (shown, guest):
+            dashboard.look()
+            (bench,) = dashboard.get("/api/services").data["benches"]
+            ways.append((bench.get("url"), bench.get("open")))
+        assert ways == [("http://127.0.0.1:8888/?token=secret", None), (None, "longboat notebook")]
+        (node / "workbench" / "session.json").write_text(json.dumps({**session, "path": "//evil.example"}))
+        (bench,) = shown.get("/api/services").data["benches"]
+        assert "url" not in bench, "it leads elsewhere"
+    finally:
+        shown.engine.stop("bench", grace_s=0)
 
 
 def test_read_only_starts_nothing(shown: AskedDashboard, tmp_path: Path) -> None:

@@ -22,7 +22,20 @@ from tests.web.ui_process import Dashboard
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-PAGES = ("runs", "run/local/kept", "sweeps", "gpus", "autoscaler", "services", "clusters", "compare")
+PAGES = (
+    "runs",
+    "run/local/kept",
+    "sweeps",
+    "sweep/local/tried",
+    "gpus",
+    "autoscaler",
+    "services",
+    "clusters",
+    "compare",
+)
+COMPARED = "compare?run=local/tried-t1&run=local/tried-t2"
+TRIED = "import longboat\nfor step in range(9):\n    longboat.step(step, loss=longboat.params()['lr'] / (step + 1))\n"
+POOLS = b"pools: [{name: a, max: 2, price: 2.0, boot: 2m, machine: {cpus: 64, memory: 512Gi, gpus: 8}}]"
 OWNED = "<script>document.title='owned'</script>"
 HOSTILE = f"<img src=x onerror=document.title='owned'> \x1b[31mred\x1b[0m \x07 {OWNED}"
 TRAINER = f"""
@@ -44,6 +57,9 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterato
     dashboard = Dashboard(tmp_path_factory.mktemp("dashboard"))
     dashboard.run("kept", RAISES)
     dashboard.wait_for("kept", "failed")
+    (dashboard.folder / "tried.py").write_text(TRIED)
+    swept = dashboard.longboat("sweep", "-n", "tried", "--param", "lr=0.1,0.3", "-q", "tried.py")
+    assert swept.returncode == 0, swept.stderr
     dashboard.start()
     try:
         yield dashboard
@@ -69,7 +85,7 @@ LOADED = """name => {
 def settle(page: Any, path: str) -> None:
     """Until the page shows what it loads. Not `wait_for_function`: the content security policy lets nobody evaluate."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
-    while not page.evaluate(f"path => Boolean(({LOADED})(path))", path.partition("/")[0]):
+    while not page.evaluate(f"path => Boolean(({LOADED})(path))", re.split("[/?]", path)[0]):
         assert time.monotonic() < deadline, page.locator("main").inner_text()
         page.wait_for_timeout(50)
 
@@ -243,13 +259,46 @@ def test_another_site_cannot_act(page: Any, dashboard: Dashboard) -> None:
     assert dashboard.status("kept")["phase"] == "failed"  # still there
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
+def test_what_if_replays_a_trace_while_sliders_move(page: Any) -> None:
+    """Its pools and its trace are loaded by hand: no cluster is shown here."""
+    open_page(page, "autoscaler")
+    settle(page, "autoscaler")
+    panel = page.locator("#whatif")
+    file = {"name": "pools.yaml", "mimeType": "text/yaml", "buffer": POOLS}
+    panel.get_by_label("Load pools").set_input_files(files=[file])
+    panel.get_by_role("button", name="Use an example").click()
+    wait = panel.get_by_role("row", name=re.compile("^99% wait less than"))
+    wait.wait_for()
+    assert len(set(wait.get_by_role("cell").all_inner_texts())) == 1, "nothing was moved yet"
+    panel.get_by_label("Limit of machines").fill("32")
+    page.wait_for_timeout(0)
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while len(set(wait.get_by_role("cell").all_inner_texts())) == 1:
+        assert time.monotonic() < deadline, panel.inner_text()
+        page.wait_for_timeout(50)
+    panel.get_by_role("button", name="Reset").click()
+    panel.get_by_text("as it is").nth(2).wait_for()
+
+
+def test_trials_side_by_side_and_the_sweep_that_they_are_of(page: Any) -> None:
+    open_page(page, COMPARED)
+    table = page.get_by_role("region", name="Runs side by side")
+    table.get_by_text("What they ran in").wait_for()
+    assert "params.lr" in table.inner_text() and "GPU-h" not in table.inner_text(), "nothing is known of GPUs"
+    open_page(page, "sweep/local/tried")
+    page.locator(".lead").get_by_text("Best: loss").wait_for()
+    page.keyboard.press("b")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="tried-t1").wait_for()
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)])
 def test_every_page_is_accessible_and_fits(page: Any, theme: str, width: int) -> None:
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 844})
     page.evaluate(axe())
     problems = []
-    for path in PAGES:
+    for path in (*PAGES, COMPARED):
         open_page(page, path)
         settle(page, path)
         result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

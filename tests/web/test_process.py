@@ -51,3 +51,17 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 205 and "hint:" in ended.stderr and "longboat[ui]" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_context_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    config = {"contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u"}}]}
+    config |= {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u"}]}
+    (tmp_path / "config").write_text(json.dumps(config))
+    variables = {"KUBECONFIG": str(tmp_path / "config"), "LONGBOAT_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "longboat", "ui", "--no-browser"]
+    for names, problem in (("lbb", "no context 'lbb'"), ("lab,lbb", "no context or group is called 'lbb'")):
+        ended = subprocess.run(
+            [*command, "--on", names], env={**os.environ, **variables}, capture_output=True, text=True, timeout=60
+        )
+        assert ended.returncode == 205 and problem in ended.stderr and "lab" in ended.stderr, ended.stderr
+        assert ended.stdout == "" and "hint:" in ended.stderr

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +34,11 @@ IMAGES_PYTHON = (3, 11)
 COMMAND_TIMEOUT_S = 240.0
 
 pytestmark = [pytest.mark.pods]
+OPENED = (
+    ("/api/v1", "services"),
+    ("/apis/networking.k8s.io/v1", "ingresses"),
+    ("/apis/networking.k8s.io/v1", "networkpolicies"),
+)
 
 
 class Bench:
@@ -152,6 +159,39 @@ def test_a_board_over_the_storage_of_the_runs(bench: Bench, programs: list[str])
     assert "stopped" in bench("ps", "-a").stdout
     assert bench("rm", "board", "cnn").returncode == 0
     assert bench.place.traces("board", "") == []
+
+
+@pytest.mark.frameworks
+def test_a_notebook_that_others_reach(bench: Bench, programs: list[str]) -> None:
+    """Through a port of the node, and an Ingress; nothing of that is left."""
+    asked = ("--no-browser", "-d", *programs)
+    opened = bench("notebook", "--node-port", "--ingress", "lab.example.org", *asked)
+    assert opened.returncode == 0, opened.stderr
+    assert (
+        "is reached from outside too: http://lab.example.org/lab" in opened.stderr and "not encrypted" in opened.stderr
+    )
+    service = bench.place.api.call("GET", f"/api/v1/namespaces/{bench.place.namespace}/services/notebook-open")
+    (port,) = service["spec"]["ports"]
+    (pod,) = bench.place.api.call("GET", f"/api/v1/namespaces/{bench.place.namespace}/pods")["items"]
+    (token,) = re.findall(r"token=([\w-]+)", opened.stderr)
+    host = f"{pod['status']['hostIP']}:{port['nodePort']}"
+    assert "kernel" in fetch(f"http://{host}/api/status", token=token)
+    with pytest.raises(urllib.error.HTTPError):
+        fetch(f"http://{host}/api/status")
+    names = [f"{group}/namespaces/{bench.place.namespace}/{kind}" for group, kind in OPENED]
+    there = [entry["metadata"]["name"] for path in names for entry in bench.place.api.call("GET", path)["items"]]
+    assert there.count("notebook-open") == 3
+    again = bench("notebook", "--node-port", "--ingress", "lab.example.org", *asked)
+    assert again.returncode == 0 and token in again.stderr
+    assert bench("stop", "notebook").returncode == 0
+    assert bench("rm", "notebook").returncode == 0
+    assert bench.place.traces("notebook", "") == []
+    wait_for(lambda: [item for path in names for item in bench.place.api.call("GET", path)["items"]] == [])
+    inside = bench("notebook", *asked)
+    assert inside.returncode == 0, inside.stderr
+    refused = bench("notebook", "--node-port", *asked)
+    assert refused.returncode == 201 and "listens inside of its pod only" in refused.stderr
+    assert bench("rm", "--force", "--yes", "notebook").returncode == 0
 
 
 @pytest.mark.soak  # exec and edits in pods have tests of their own

@@ -90,7 +90,7 @@ class AutoscalerLoop:
         blind_spots = self._watcher.blind_spots()
         if blind_spots:
             raise LongboatError("; ".join(blind_spots[:3]))
-        self._store.load(within_s=self.config.pace.interval_s / 2)
+        self._store.load(within_s=self.config.pace.interval_s)
         results: list[ActionResult] = [] if self.config.is_dry else self._actuator.resume()
         observed = observe(self._watcher.objects, self.config, self._providers, self._store.book, self._client.now)
         if not self.config.is_dry:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -81,6 +80,7 @@ def replace_file(path: str, data: bytes, temporary_folder: str, *, is_durable: b
 
 def remove_tree(path: str) -> None:
     """Remove a folder and all below it, also where folders were made read-only. What is gone already is fine."""
+    import shutil
 
     def retry(function: object, name: str, _info: object) -> None:
         # A folder without write permission keeps its children: open it up and try that child once more.

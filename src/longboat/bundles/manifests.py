@@ -5,7 +5,6 @@ Pure: nothing here reads a file. Taking a snapshot is in `snapshot`, keeping it 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Literal
 
@@ -24,6 +23,7 @@ from longboat.bundles.trees import (
     leaves_lexically,
     leaves_tree,
 )
+from longboat.core.guards.digests import sha256_of
 from longboat.core.jobs import Value
 
 __all__ = [
@@ -89,7 +89,7 @@ def tree_hash(entries: Iterable[Entry]) -> str:
             parts.append(f"link\0{entry.path}\0{entry.target}\0")
         else:
             parts.append(f"{'exec' if entry.executable else 'file'}\0{entry.path}\0{entry.hash}\0")
-    return hashlib.sha256("".join(parts).encode()).hexdigest()
+    return sha256_of("".join(parts).encode())
 
 
 EMPTY_HASH = tree_hash(())

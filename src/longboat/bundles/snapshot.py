@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from longboat.bundles.source.scan import Scan, unreadable
 from longboat.bundles.source.statcache import StatCache
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError
+from longboat.core.guards.digests import sha256_of
 from longboat.core.words import counted
 
 __all__ = ["Entry", "TreeLimits", "CodeSnapshot", "take"]
@@ -91,7 +91,7 @@ class _Taking:
         self._warn_of_links(entries, paths)
         self._warn_of_secrets()
         commit, dirty, diff = self._history(paths)
-        diff_hash = hashlib.sha256(diff).hexdigest() if diff else None
+        diff_hash = sha256_of(diff) if diff else None
         if diff_hash is not None:
             self._store.put(diff, diff_hash)
         return CodeSnapshot(

@@ -11,7 +11,6 @@ one they would take seconds) before the manifest that needs them is saved: what 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import time
 from collections.abc import Collection, Iterator
@@ -119,6 +118,8 @@ class BundleStore:
 
     def put_stream(self, file: BinaryIO, most: int) -> tuple[str, int]:
         """Keep what the file gives, at most that many bytes; its hash and size."""
+        import hashlib  # not at the start: see `digests`
+
         temporary = fresh_name(self.temporary)
         digest, size = hashlib.sha256(), 0
         with self._explained():

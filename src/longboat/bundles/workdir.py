@@ -46,12 +46,12 @@ def place_in(folder: str, inside: str) -> str:
 def find_artifacts(work: str, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
     """What the patterns match: the real path, and the name relative to the working directory. Links out of it are left
     out: they are the run's own checkpoints, data, volumes."""
-    import glob
-
     root = os.path.realpath(work)
     for pattern in patterns:
         if os.path.isabs(pattern) or ".." in pattern.split("/"):
             continue
+        import glob
+
         for match in glob.glob(os.path.join(glob.escape(root), pattern), recursive=True):
             real = os.path.realpath(match)
             if _is_inside(real, root):

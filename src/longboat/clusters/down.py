@@ -94,7 +94,9 @@ class ClusterDown:
         return facts is not None and facts.journal_cluster == self._spec.name
 
     def _leave(self, host: HostSpec) -> None:
-        """Drain, undo, delete the node, in this order: `kubeadm reset` finds its etcd member by the node."""
+        """Drain, undo, delete the node, in this order: `kubeadm reset` finds its etcd member by the node. The journal
+        goes last: as long as it is there, a command that was cut off is gone on with.
+        """
         control = self._spec.control_planes[0]
         has_api = self._is_ours(control) and bool(self._facts[control.name].file("/etc/kubernetes/admin.conf"))
         connection = self._hosts.get(control.name)
@@ -102,17 +104,21 @@ class ClusterDown:
             drain = lambda: cluster_nodes.drain(connection, host.name, grace_s=self._grace_s)  # noqa: E731
             if not self._step(host, "drain", drain) and self._is_partial:
                 return  # the cluster lives on, and so do its trainings
-        if self._take_back(host) and has_api and connection is not None:
-            self._step(host, "node", lambda: cluster_nodes.delete_node(connection, host.name))
+        if not has_api or connection is None:
+            self._take_back(host)
+            return
+        self._take_back(host, lambda: cluster_nodes.delete_node(connection, host.name))
 
-    def _take_back(self, host: HostSpec) -> bool:
+    def _take_back(self, host: HostSpec, delete_node: Callable[[], None] | None = None) -> None:
         connection = self._hosts[host.name]
         on_line = lambda line: self._log.tell(host.name, "undo", "line", line)  # noqa: E731
         if not self._step(host, "undo", lambda: undo(connection, on_line=on_line, timeout_s=UNDO_S)):
-            return False
+            return
         if self._has_volumes and not self._step(host, "volumes", lambda: self._clear_volumes(connection)):
-            return False
-        return self._step(host, "audit", lambda: self._audit(connection))
+            return
+        if delete_node is not None and not self._step(host, "node", delete_node) and self._is_partial:
+            return  # nobody would delete the node of a host without a journal
+        self._step(host, "audit", lambda: self._audit(connection))
 
     @property
     def _has_volumes(self) -> bool:

@@ -35,17 +35,21 @@ def merge(existing: str, added: str, name: str, *, is_current: bool = False) -> 
 
     The current context is kept unless there is none, or `is_current`. Raises UsageError where the name is taken.
     """
-    file, extra = _Document(existing), _Document(added)
+    try:
+        extra = _Document(added)
+    except KubeconfigError as error:
+        raise UsageError(f"the cluster's kubeconfig: {error.message}", hint=error.hint) from None
+    file = _Document(existing)
     chosen = extra.text("current-context")
     context = extra.entry("contexts", chosen)
     if context is None:
-        raise KubeconfigError("the cluster's kubeconfig has no current context")
+        raise UsageError("the cluster's kubeconfig has no current context")
     names = {"clusters": name, "users": f"{name}-admin", "contexts": name}
     bodies: dict[str, Any] = {"contexts": context}
     for plural in ("clusters", "users"):
         bodies[plural] = extra.entry(plural, extra.field(context, _LISTS[plural]))
         if bodies[plural] is None:
-            raise KubeconfigError(f"the cluster's kubeconfig has no entry in {plural} for its context")
+            raise UsageError(f"the cluster's kubeconfig has no entry in {plural} for its context")
     _refuse_others(file, extra, names, bodies["clusters"])
     fields = {"cluster": names["clusters"], "user": names["users"]}
     if namespace := extra.field(context, "namespace"):

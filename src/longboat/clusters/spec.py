@@ -92,7 +92,15 @@ class SoftwareSource(Value, frozen=True):
     repositories: tuple[PackageRepository, ...] = ()
     """Of packages: instead of the projects' own."""
     images: str | None = None
-    """An archive of images (a file here or a URL) that is imported instead of pulling; files bring their own."""
+    """An archive of images (a file here or a URL, perhaps with `#sha256=SUM`) imported instead of pulling. Files
+    bring their own.
+    """
+
+    @property
+    def image_archive(self) -> tuple[str, str]:
+        """Location of `images` and the checksum that it must have, each perhaps empty."""
+        location, _, checksum = (self.images or "").partition("#sha256=")
+        return location, checksum
 
 
 class Network(Value, frozen=True):

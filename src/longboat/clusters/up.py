@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from longboat.clusters.admin_kubeconfig import admin_kubeconfig_of
 from longboat.clusters.apply import nodes as cluster_nodes
 from longboat.clusters.apply.execute import Execution
 from longboat.clusters.apply.step_log import Listener, StepEvent, StepFailure
@@ -18,7 +19,7 @@ from longboat.clusters.hosts.connection import Content, FilePart, HostConnection
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.offline.addon_files import archive_references
 from longboat.clusters.offline.manifest import FLANNELD, IMAGES
-from longboat.clusters.offline.software_bundle import SoftwareBundle, digest_of
+from longboat.clusters.offline.software_bundle import SoftwareBundle, check_digest, digest_of
 from longboat.clusters.plan import gpu, kubeadm, node_settings, packages
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import KUBECTL, NodeView
@@ -95,7 +96,7 @@ class ClusterUp:
             failures=first.failures + second.failures,
             changes=changes,
             nodes=tuple(ready),
-            kubeconfig=check(self._control, "cat /etc/kubernetes/admin.conf"),
+            kubeconfig=admin_kubeconfig_of(self._control),
         )
 
     def _register(self, joined: Sequence[str]) -> None:
@@ -159,11 +160,13 @@ class ClusterUp:
 
 
 def image_archive(spec: ClusterSpec) -> Path:
-    path = Path(spec.source.images or "").expanduser()
+    location, checksum = spec.source.image_archive
+    path = Path(location).expanduser()
     if not path.is_file():
         raise NotFound(
             f"{path}: no such file", hint="source.images: an archive of images, as `ctr images export` makes it"
         )
+    check_digest(path, checksum, "source.images")
     return path
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import RunStatus
+from longboat.core.words import listing
 from longboat.metrics.judgements import gpu_hours
-from longboat.metrics.values import RunMetrics, StepPoint
+from longboat.metrics.values import RunMetrics, Software, StepPoint
 from longboat.specs.dump import job_to_mapping
 
 LONGEST_GAP_S = 600.0
@@ -45,6 +46,8 @@ class RunComparison(Value, frozen=True):
     runs: tuple[str, ...]
     figures: dict[str, tuple[Any, ...]]  # phase, seconds, GPU-hours, ...
     differing: dict[str, tuple[Any, ...]]  # fields of the job file that are not the same in all of them
+    environment: dict[str, tuple[Any, ...]]  # image, python, driver, GPUs, number of packages; None: not known
+    packages: dict[str, tuple[str | None, ...]]  # versions of those that are not the same in all runs that tell theirs
     metrics: tuple[MetricRow, ...]
     code: tuple[CodeChange, ...]
 
@@ -73,9 +76,35 @@ def compare_runs(
         runs=tuple(run.name for run in runs),
         figures=figures,
         differing=differing_fields([run.spec for run in runs]),
+        environment=environments(runs, [each.software for each in metrics]),
+        packages=differing_packages([each.software.packages for each in metrics]),
         metrics=metric_rows([each.series for each in metrics]),
         code=tuple(code),
     )
+
+
+def environments(runs: Sequence[RunStatus], software: Sequence[Software]) -> dict[str, tuple[Any, ...]]:
+    """What each run ran in, as far as it was seen; rows of which nothing is known are left out."""
+    rows: dict[str, tuple[Any, ...]] = {
+        "image": tuple(", ".join(dict.fromkeys(run.images.values())) or None for run in runs),
+        "python": tuple(each.python or None for each in software),
+        "packages": tuple(len(each.packages) or None for each in software),
+        "gpu_type": tuple(_types(each) or None for each in software),
+        "driver": tuple(each.driver or None for each in software),
+    }
+    return {name: values for name, values in rows.items() if any(values)}
+
+
+def _types(software: Software) -> str:
+    return listing([f"{count} x {kind}" for kind, count in software.gpus.items()], 4)
+
+
+def differing_packages(installed: Sequence[Mapping[str, str]]) -> dict[str, tuple[str | None, ...]]:
+    """Versions by package, where runs that tell theirs do not agree; None where a run has none, or tells nothing."""
+    telling = [packages for packages in installed if packages]
+    names = sorted({name for packages in telling for name in packages}, key=str.lower)
+    differing = [name for name in names if len({packages.get(name) for packages in telling}) > 1]
+    return {name: tuple(packages.get(name) for packages in installed) for name in differing}
 
 
 def _seconds(run: RunStatus, now: float) -> float | None:

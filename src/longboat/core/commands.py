@@ -6,19 +6,19 @@ for recognising programs, not a shell: it expands nothing and does not know here
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import Command
 
 _SEPARATORS = frozenset(";&|()\n")
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "{", "!"))
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-_PYTHON = re.compile(r"(python|pypy)[\d.]*$")
-_ARGUMENTS = re.compile(r"\$[@*]|\$\{[@*]\}")
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*\+?=")
+_PYTHON = lazy_pattern(r"(python|pypy)[\d.]*$")
+_ARGUMENTS = lazy_pattern(r"\$[@*]|\$\{[@*]\}")
 _MAX_NESTING = 5  # sh -c in sh -c: deeper is not looked into
 
 

@@ -87,6 +87,12 @@ class EngineError(LongboatError):
     exit_code = 205
 
 
+class SecretMissing(Refused, EngineError):
+    """A secret that a job names is not known here; its exit code is that of other things that are not there."""
+
+    exit_code = 202
+
+
 class StoreUnavailable(EngineError):
     """An object store does not answer, or says that it cannot now: it may be back later, nothing else is wrong."""
 
@@ -121,3 +127,6 @@ RUN_STOPPED_EXIT = 143
 
 RUN_HANG_EXIT = 210
 """Exit code of a run ended because a rank made no progress for longer than `stall`."""
+
+RUN_REPLACED_EXIT = 213
+"""Only of a launcher's process in a pod: its Job makes another pod in its place."""

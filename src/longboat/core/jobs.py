@@ -26,8 +26,10 @@ BATCHES: tuple[BatchOf, ...] = ("rank", "global")
 FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow", "jax", "mpi", "none")
 
 Scalar = bool | int | float | str
-SweepMethod = Literal["grid", "random", "tpe", "asha"]
-METHODS: tuple[SweepMethod, ...] = ("grid", "random", "tpe", "asha")
+SweepMethod = Literal["grid", "random", "tpe", "asha", "optuna"]
+METHODS: tuple[SweepMethod, ...] = ("grid", "random", "tpe", "asha", "optuna")
+SweepSampler = Literal["tpe", "cmaes", "gp", "qmc", "nsga"]
+SAMPLERS: tuple[SweepSampler, ...] = ("tpe", "cmaes", "gp", "qmc", "nsga")
 Goal = Literal["min", "max"]
 
 DEFAULT_ROLE = "worker"
@@ -191,6 +193,7 @@ class Sweep(Value, frozen=True):
 
     space: dict[str, tuple[Scalar, ...] | Range]
     method: SweepMethod = "grid"
+    sampler: SweepSampler = "tpe"  # of optuna
     trials: int | None = None  # None: every point of the grid
     parallel: int = 4  # trials that are under way at once
     metric: Metric | None = None  # None: the loss, or the only metric that trials report
@@ -213,6 +216,7 @@ class Serve(Value, frozen=True):
     start_s: float = 600.0  # until the first readiness: large models take minutes to load
     drain_s: float = 30.0  # for requests in flight when a replica goes
     resources: Resources = Resources()  # of one replica
+    follow: Literal["newest", "best", "promoted"] | None = None  # checkpoints that replace the one that is served
 
     @property
     def most(self) -> int:

@@ -6,7 +6,6 @@ Layout on every engine. The variables themselves are in `variables`.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Literal
@@ -14,6 +13,7 @@ from typing import Literal
 from longboat.core.commands import simple_commands
 from longboat.core.errors import InternalError
 from longboat.core.frameworks import command_notices, mpirun_processes, names_mpirun, starter_of
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import Command, Job, Role, Value
 from longboat.core.variables import (
     SCRUBBED,
@@ -45,7 +45,7 @@ __all__ = [
 Starter = Literal["longboat", "torchrun", "mpirun", "follower"]
 """Who starts the ranks of a node: the launcher itself, torchrun, mpirun (on the first node), or a remote mpirun."""
 
-_PLAIN_COMMAND = re.compile(r"[\w@%+=:,./ -]+")
+_PLAIN_COMMAND = lazy_pattern(r"[\w@%+=:,./ -]+")
 
 
 class NodeSite(Value, frozen=True):

@@ -61,6 +61,7 @@ class Attempt(Value, frozen=True):
     failure: Failure | None = None
     resumed_from: str | None = None  # the checkpoint it started from
     restart: Literal["", "in-place", "new"] = ""  # how a retry was started; "": the first attempt, or not told
+    replaced: tuple[str, ...] = ()  # nodes that got new pods, while the others were restarted in place
     running: float | None = None  # when its ranks ran
     size: int | None = None  # nodes of the elastic role; None: the job has one size
     gpus: int | None = None  # of an elastic run: that it had
@@ -176,6 +177,7 @@ class RunStatus(Value, frozen=True):
     ranks: tuple[RankStatus, ...] = ()
     node_troubles: tuple[NodeTrouble, ...] = ()
     timeline: tuple[PhaseSpan, ...] = ()
+    images: dict[str, str] = {}  # role -> image with its digest, where that was seen; of one run in full
     spec: Job | None = None
 
     @property

@@ -6,7 +6,6 @@ GPU ids, paths of files) comes from the engine and the launcher.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -119,6 +118,8 @@ def param_variables(params: Mapping[str, Scalar]) -> dict[str, str]:
     """A variable for each parameter, and one with all of them as JSON."""
     if not params:
         return {}
+    import json  # not at the start: most jobs need none
+
     each = {param_variable(name): show_param(value) for name, value in params.items()}
     return {**each, "LONGBOAT_PARAMS": json.dumps(dict(params))}
 
@@ -140,6 +141,8 @@ def cluster_text(job: Job, sites: Sequence[tuple[str, tuple[int, ...]]]) -> str:
     """TensorFlow's cluster: role to `host:port` of every task, the evaluator left out."""
     if job.framework != "tensorflow":
         return ""
+    import json
+
     cluster: dict[str, list[str]] = {}
     places = iter(sites)
     for role in job.roles:
@@ -172,6 +175,8 @@ def rank_env(seat: NodeSeat, facts: RunFacts, starter: str, local_rank: int) -> 
         "LOCAL_RANK": str(local_rank),
     }
     if seat.job.framework == "tensorflow":
+        import json
+
         task = seat.node_index * seat.role.procs + local_rank
         task_json = json.dumps({"type": seat.role.name, "index": task})
         env["TF_CONFIG"] = f'{{"cluster": {facts.cluster}, "task": {task_json}}}'

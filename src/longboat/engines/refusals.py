@@ -5,11 +5,11 @@ Which reasons there are is found by the preflight of each engine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from longboat.core.elastic.sizes import as_submitted
-from longboat.core.errors import Refused, UsageError
+from longboat.core.errors import NotFound, Refused, UsageError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import DataImport, Gpus, Job
 from longboat.core.resources import parse_cpus, parse_quantity, show_quantity
 from longboat.core.runs import RunStatus
@@ -19,7 +19,7 @@ Problem = tuple[str, str | None]
 """A reason, and what would help."""
 
 NEAREST = "nearest that fits: "
-_VALUE = re.compile(r"`(nodes|gpus|cpus|memory|disk|shm): ([^`]+)`")
+_VALUE = lazy_pattern(r"`(nodes|gpus|cpus|memory|disk|shm): ([^`]+)`")
 
 
 def refusal(head: str, problems: Sequence[Problem]) -> Refused:
@@ -75,6 +75,14 @@ def changed_fields(old: Job, new: Job) -> list[str]:
         return names
 
     return differing(job_to_mapping(old), job_to_mapping(new))
+
+
+def missing_path(run: str, path: str) -> NotFound:
+    """What `cp` should bring out of a run is not there."""
+    hint = "paths are relative to the working copy"
+    if path.startswith("artifacts/"):
+        hint = f"what `artifacts` named lies in a folder for each node; longboat cp {run}:artifacts . brings all of it"
+    return NotFound(f"{path} does not exist in {run}", hint=hint)
 
 
 def agreed(hints: Iterable[str]) -> list[str]:

@@ -25,6 +25,8 @@ from longboat.kubeapi.errors import Conflict, Expired, ObjectNotFound, Unreachab
 from longboat.kubeapi.kinds import POD, Kind, kind_of
 
 MANAGER = "longboat"
+MOST_PAGES = 20_000
+"""Of a list: ten million objects, where a large cluster has some hundred thousand."""
 REPEATABLE = ("GET", "HEAD", "PUT", "DELETE")
 READING = ("GET", "HEAD")
 PATCHES = {
@@ -58,12 +60,17 @@ def read(into: Any, content: bytes | msgspec.Raw) -> Any:
     """An object from JSON. A null is the same as nothing, as everywhere in Kubernetes."""
     wanted = Any if into is dict else into
     try:
-        return decoder(wanted).decode(content)
-    except msgspec.ValidationError:
-        return convert(_without_nulls(msgspec.json.decode(content)), wanted)
-    except msgspec.DecodeError as error:
-        hint = "is this the address of an API server?"
-        raise Unreachable(f"the server's answer is not understood: {error}", hint=hint) from error
+        try:
+            return decoder(wanted).decode(content)
+        except msgspec.ValidationError:
+            return convert(_without_nulls(msgspec.json.decode(content)), wanted)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _not_understood(str(error)) from error
+
+
+def _not_understood(reason: str) -> Unreachable:
+    hint = "is this the address of an API server?"
+    return Unreachable(f"the server's answer is not understood: {reason[:500]}", hint=hint)
 
 
 def _without_nulls(part: Any) -> Any:
@@ -236,12 +243,16 @@ class Client:
         from concurrent.futures import ThreadPoolExecutor
 
         items: builtins.list[Any] = []
+        pages = 0
         with ThreadPoolExecutor(1) as aside:
             while token:
-                decoding = aside.submit(read, Page[into], content)
+                decoding, before = aside.submit(read, Page[into], content), token
                 content = self.request("GET", path, query={**query, "continue": token})
                 token = continue_in(content)
                 items += decoding.result().items
+                pages += 1
+                if token == before or pages > MOST_PAGES:
+                    raise _not_understood("a list that has no end")
         last = read(Page[into], content)
         return ObjectList(items + last.items, last.metadata.resource_version)
 

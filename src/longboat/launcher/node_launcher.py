@@ -10,7 +10,7 @@ from .gang.barrier import prepare
 from .node import environment, lifeline, processes
 from .node.jsonfiles import read_json, write_json
 from .node.loop import EventLoop
-from .node.plan import TOLD, NodePlan, PlanError, own_path, read_plan
+from .node.plan import EXIT_REPLACED, TOLD, NodePlan, PlanError, own_path, read_plan
 from .ranks.heartbeat import Heartbeats
 from .ranks.rank_group import RankGroup
 from .ranks.ranks import Rank
@@ -125,6 +125,11 @@ class NodeLauncher:
         if plan.mpi and plan.starter in ("mpirun", "follower"):
             self._serve(plan.mpi)
         self._prepare()
+        if self._membership is not None and self._membership.later is not None and not state.is_over:
+            from .pod.restart.in_place import join
+
+            self._drain()
+            join(state, self._membership.later)
         ranks = None if state.is_over else RankGroup(state)
         if ranks is not None:
             state.phase = "running"
@@ -148,6 +153,8 @@ class NodeLauncher:
         if ranks is not None:
             ranks.finish()
         code = self._finish()
+        if self._membership is not None and self._membership.is_leaving and self._membership.restart is not None:
+            return EXIT_REPLACED  # the others go on, and the pod's Job makes another one
         if self._restart is not None:
             from .pod.restart.in_place import go_on
 
@@ -158,7 +165,8 @@ class NodeLauncher:
 
     @property
     def _restart(self) -> dict[str, Any] | None:
-        return self._membership.restart if self._membership is not None else None
+        membership = self._membership
+        return membership.restart if membership is not None and not membership.is_leaving else None
 
     def _may_stay(self) -> bool:
         """Whether this launcher may run the next attempt: its ranks failed or another node's, and none is left."""
@@ -362,7 +370,8 @@ class NodeLauncher:
         verdict = self._gang_verdict(outcome)
         self._close(outcome, verdict)
         code = state.result()[0]
-        return code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
+        code = code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
+        return EXIT_LOST if code == EXIT_REPLACED else code  # of a rank; its report has it
 
     def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
         if self.plan.termination or self.plan.keep or self.plan.artifacts or self.state.sender is not None:

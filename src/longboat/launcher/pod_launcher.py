@@ -14,7 +14,7 @@ import zlib
 
 from .node.jsonfiles import loads, read_bytes, write_json
 from .node.lifeline import SIGNALS
-from .node.plan import NodePlan, PlanError
+from .node.plan import PlanError, read_plan
 from .pod import termination
 from .pod.gang_file import GangError, plan_of
 from .pod.prepare import make_ready
@@ -69,7 +69,7 @@ def _run(gang: dict[str, Any], raw: dict[str, Any], root: str, started: float) -
         os.makedirs(folder, exist_ok=True)
     raw["started"] = started
     write_json(os.path.join(directory, "plan.json"), raw)
-    plan = NodePlan(raw)
+    plan = read_plan(os.path.join(directory, "plan.json"))
     return NodeLauncher(plan, before=lambda state: make_ready(state, gang, root)).run()
 
 

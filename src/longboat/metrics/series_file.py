@@ -7,13 +7,14 @@ In a cluster the files come out of somebody else's pod: anything may be in them,
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from longboat.core.jobs import Value
-from longboat.metrics.values import RunMetrics, Sample, StepPoint
+from longboat.metrics.values import RunMetrics, Sample, Software, StepPoint
 
 NAME = "metrics.jsonl"
 MOST_BYTES = 16 << 20
@@ -23,6 +24,8 @@ MOST_SERIES = 2000
 MOST_NUMBER = 1 << 62  # of steps, ranks and times that are meant
 COLUMNS_MAX = 32
 _TIMES = (0.0, 1e11)
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,99}")
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,95}")
 
 
 class NodeFile(Value, frozen=True):
@@ -35,11 +38,12 @@ class NodeFile(Value, frozen=True):
     ranks: dict[int, dict[str, list[Sample]]] = {}
     machine: dict[str, list[Sample]] = {}
     gpus: dict[str, dict[str, list[Sample]]] = {}
+    software: dict[str, Any] = {}  # fields of the header: python, packages, driver, gpus
 
 
 def parse(data: bytes, *, node: str, attempt: int) -> NodeFile:
     """One node's file. `node` and `attempt` are what the reader knows of it; the file's own word is not asked for."""
-    file = NodeFile(node=node, attempt=attempt, steps={}, events={}, ranks={}, machine={}, gpus={})
+    file = NodeFile(node=node, attempt=attempt, steps={}, events={}, ranks={}, machine={}, gpus={}, software={})
     columns: dict[str, list[str]] = {}
     for line in data[:MOST_BYTES].split(b"\n"):
         try:
@@ -48,6 +52,7 @@ def parse(data: bytes, *, node: str, attempt: int) -> NodeFile:
             continue
         if isinstance(row, dict):
             columns.update(_columns(row.get("columns")))
+            file.software.update({name: row[name] for name in ("python", "packages", "driver", "gpus") if name in row})
         elif isinstance(row, list) and len(row) > 3 and _is_time(row[1]):
             _add(file, row, columns)
     return file
@@ -61,6 +66,32 @@ def _columns(raw: object) -> dict[str, list[str]]:
         for kind, names in raw.items()
         if isinstance(names, list)
     }
+
+
+def software_of(files: Sequence[NodeFile]) -> Software:
+    """What the nodes of one attempt say of themselves: versions by name, and nothing that is none."""
+    packages, types = dict[str, str](), dict[str, int]()
+    for file in files:
+        raw = file.software.get("packages")
+        for name, version in list(raw.items() if isinstance(raw, dict) and not packages else ())[:MOST_SERIES]:
+            if _is_word(name) and _is_word(version):
+                packages[name] = version
+        raw = file.software.get("gpus")
+        for device in list(raw.values() if isinstance(raw, dict) else ())[:MOST_SERIES]:
+            kind = device[1] if isinstance(device, list) and len(device) > 1 else None
+            if isinstance(kind, str) and _MODEL.fullmatch(kind):
+                types[kind] = types.get(kind, 0) + 1
+    return Software(
+        packages=packages, gpus=types, python=_first_word(files, "python"), driver=_first_word(files, "driver")
+    )
+
+
+def _first_word(files: Sequence[NodeFile], name: str) -> str:
+    return next((str(word) for file in files if _is_word(word := file.software.get(name))), "")
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None
 
 
 def _add(file: NodeFile, row: list[Any], columns: Mapping[str, list[str]]) -> None:
@@ -130,6 +161,7 @@ def join(run: str, files: Iterable[NodeFile]) -> RunMetrics:
         system=_sorted_samples(dict(sorted(system.items(), key=lambda item: int(item[0])))),
         nodes=_sorted_samples(nodes),
         step_times=step_times(ordered),
+        software=software_of([file for file in ordered if file.attempt == attempts[-1]]) if attempts else Software(),
     )
 
 

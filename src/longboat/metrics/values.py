@@ -34,12 +34,25 @@ class GpuUse(Value, frozen=True):
     throttle: float | None = None
 
 
+class Software(Value, frozen=True):
+    """What a run's latest attempt was seen to run in; what is not known is empty."""
+
+    python: str = ""  # the program that the first node's ranks run: `python3.11`
+    packages: dict[str, str] = {}  # that it finds, with their versions
+    driver: str = ""  # of the GPUs
+    gpus: dict[str, int] = {}  # by type, how many on all nodes
+
+
+NOTHING_SEEN = Software()
+
+
 class RunMetrics(Value, frozen=True):
     run: str
     series: dict[str, tuple[StepPoint, ...]] = {}  # by metric, in the order of steps
     system: dict[str, dict[str, tuple[Sample, ...]]] = {}  # by rank, then by measure: cpu, memory, gpu, ...
     nodes: dict[str, dict[str, tuple[Sample, ...]]] = {}  # by node, for what ranks of a node share
     step_times: dict[str, tuple[Sample, ...]] = {}  # by rank: when, and seconds per step since the report before
+    software: Software = Software()
 
     def last(self, metric: str) -> float | None:
         """The latest value of a metric; None where the run has not reported it."""
@@ -54,8 +67,9 @@ class Activity(Value, frozen=True):
     gpus: tuple[GpuUse, ...] = ()
 
 
-def last_points(run: str, step: int | None, metrics: Mapping[str, float], at: float) -> RunMetrics:
+def last_points(
+    run: str, step: int | None, metrics: Mapping[str, float], at: float, software: Software = NOTHING_SEEN
+) -> RunMetrics:
     """The last value of each metric, where nothing more is left of a run. Pure."""
-    if step is None:
-        return RunMetrics(run=run)
-    return RunMetrics(run=run, series={name: ((step, at, value),) for name, value in metrics.items()})
+    last = metrics if step is not None else {}
+    return RunMetrics(run=run, series={name: ((step or 0, at, last[name]),) for name in last}, software=software)

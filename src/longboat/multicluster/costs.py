@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from longboat.core.jobs import Value
 from longboat.core.runs import RunStatus
 from longboat.engines.lifecycle.budgets import Period, held_hours
@@ -91,7 +93,9 @@ def total(rows: Sequence[CostRow], *, name: str, on: str = "") -> CostRow:
 
 
 def all_pools(pools: Sequence[CostRow], runs: Sequence[CostRow], on: str) -> list[CostRow]:
-    """The pools of a place, and their sum with what runs held of it. Which pool a run was in is kept nowhere."""
+    """The pools of a place, and their sum with what runs held of it. Which pool a run was in is kept nowhere: where
+    there is one, it was that.
+    """
     paid = sum(row.paid or 0.0 for row in pools)
     held = sum(row.held for row in runs)
     whole = CostRow(
@@ -105,6 +109,8 @@ def all_pools(pools: Sequence[CostRow], runs: Sequence[CostRow], on: str) -> lis
         idle=max(0.0, paid - held),
         cost=_sum(pools, lambda row: row.cost),
     )
+    if len(pools) == 1:
+        return [msgspec.structs.replace(whole, name=pools[0].name), whole]
     return [*pools, whole]
 
 

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from longboat.core.runs import Explanation
     from longboat.engines.engine import Engine
     from longboat.serving.requests import Services
+
+
+MOST_EVENTS = 10
 
 
 def services_of(engine: Engine, notice: Callable[[str], None]) -> Services:
@@ -22,3 +26,26 @@ def services_of(engine: Engine, notice: Callable[[str], None]) -> Services:
 
     assert isinstance(engine, KubernetesEngine)
     return ClusterServices(engine, notice)
+
+
+def explain_service(engine: Engine, name: str) -> Explanation | None:
+    """What is to be said of the service of this name; None: there is none, or it may not be seen."""
+    from longboat.core.errors import LongboatError
+    from longboat.core.runs import Explanation
+
+    try:
+        services = services_of(engine, lambda text: None)
+        status = services.status(name)
+        events = tuple(services.events(name)[-MOST_EVENTS:]) if status.phase != "ready" else ()
+    except LongboatError:
+        return None
+    served = status.run if status.step is None else f"{status.run}:{status.step}"
+    reason = f": {status.reason}" if status.reason else ""
+    return Explanation(
+        run=name,
+        phase="failed" if status.phase == "failed" else "running",
+        headline=f"the service {name} is {status.phase}{reason}",
+        facts=(f"{status.ready} of {status.replicas} replicas ready, {served} is served at {status.url}",),
+        lines=events,
+        next_steps=(f"longboat serve logs {name}",) if reason else (),
+    )

@@ -28,7 +28,7 @@ from longboat.engines.shared.secrets import read_secrets
 from longboat.engines.shared.stop_request import StopRequest
 from longboat.sdk.engines import engine
 from longboat.sdk.names import LATEST
-from longboat.sweeps.record import SweepFolder, SweepRecord, SweepStore, sweep_names
+from longboat.sweeps.record import SweepFolder, SweepRecord, SweepStore, needs_submitter, sweep_names
 from longboat.sweeps.trials import SweepState
 
 if TYPE_CHECKING:
@@ -173,10 +173,13 @@ def _ensure_driven_there(home: Home, sweep: OpenSweep) -> str | None:
         lacking = absence(find_controller(client), client.namespace)
     except EngineError as error:
         lacking = (error.message, "")
+    if needs_submitter(sweep.record()):
+        lacking = ("controllers have no optuna", "")
     if lacking is None:
         return None
     if sweep.folder is None:
-        return f"{sweep.name} goes on when whoever began it looks at it, or a controller does: {lacking[0]}"
+        other = "" if needs_submitter(sweep.record()) else ", or a controller does"
+        return f"{sweep.name} goes on when whoever began it looks at it{other}: {lacking[0]}"
     _start_driver(home, sweep.folder)
     return None
 

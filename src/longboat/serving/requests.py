@@ -27,6 +27,7 @@ class ServiceRequest(Value, frozen=True):
     port: int | None = None
     with_checkpoint: bool = True
     weight: int | None = None  # of a canary; None: it replaces what is served
+    is_followed: bool = False  # the step is one that a service follows, and was named by nobody
 
     @property
     def service_name(self) -> str:

@@ -21,6 +21,7 @@ class ServiceStatus(Value, frozen=True):
     created: float
     canary: str | None = None  # RUN:STEP of the canary
     weight: int = 0
+    follow: str | None = None  # which checkpoints replace the one that is served
     in_flight: int = 0
     answered: int = 0
     lost: int = 0

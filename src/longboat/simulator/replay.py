@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from longboat.autoscaler.model.snapshot import Pool
-from longboat.simulator.elastic_world import ElasticWorld
+from longboat.simulator.elastic.world import ElasticWorld
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.results import PolicyOutcome
 from longboat.simulator.traces import Trace

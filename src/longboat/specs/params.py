@@ -10,12 +10,13 @@ from collections.abc import Mapping
 
 import msgspec
 
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import Command, Job, Range, Role, Scalar, Sweep
 from longboat.core.variables import param_variable, show_param
 
 PARAM_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,62}"
-MENTION = re.compile(r"\$\{sweep\.(" + PARAM_NAME + r")\}")
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")  # means the same to every shell, quoted or not
+MENTION = lazy_pattern(r"\$\{sweep\.(" + PARAM_NAME + r")\}")
+_PLAIN = lazy_pattern(r"[A-Za-z0-9_@%+=:,./-]+")  # means the same to every shell, quoted or not
 
 
 def mentioned(job: Job) -> list[str]:

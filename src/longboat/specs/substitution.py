@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.specs.fields.composites import Shape, kind_below
 from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.yaml_tree import YamlNode, resolve
 
-_PATTERN = re.compile(
+_PATTERN = lazy_pattern(
     r"\$\$\{|\$\{(?P<param>sweep\.[^{}]*)\}|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}]*))?\}|\$\{"
 )
 

@@ -79,6 +79,12 @@ def kept_steps(candidates: Sequence[Candidate], rule: Retention, promoted: Colle
     return kept | {each.step for each in ordered if each.step in promoted}
 
 
+def best_step(candidates: Iterable[Candidate], rule: Retention) -> int | None:
+    """The step of the best of all; None where none has the metric."""
+    best = _best(sorted(candidates, key=lambda each: each.step), rule._replace(best=1))
+    return best[0].step if best else None
+
+
 def _best(ordered: Sequence[Candidate], rule: Retention) -> list[Candidate]:
     """Of equal ones the later; one without the metric, or with a NaN, is never among the best."""
     sign = -1.0 if rule.goal == "min" else 1.0

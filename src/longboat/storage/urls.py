@@ -5,16 +5,16 @@ Standard library only and Python >= 3.8: this file also travels into pods, insid
 
 from __future__ import annotations
 
-import re
 import urllib.parse
 from typing import NamedTuple
 
 from longboat.core.errors import Refused
+from longboat.core.guards.lazy_pattern import lazy_pattern
 
 STORES = ("s3", "gs", "az")
 SCHEMES = ("http", "https", "file", *STORES)
 _SHOWN = "/!$&'()*+,:;=@~"
-_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")
+_BUCKET = lazy_pattern(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")
 
 
 class ObjectUrl(NamedTuple):

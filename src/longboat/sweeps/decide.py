@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from random import Random
+from typing import Protocol
 
 from longboat.core.jobs import Metric, Scalar, Sweep, Value
 from longboat.core.words import counted
 from longboat.sweeps.asha import is_promoted
-from longboat.sweeps.space import generator, grid_point, is_finite, random_point, shuffled_point
+from longboat.sweeps.space import Params, generator, grid_point, is_finite, random_point, shuffled_point
 from longboat.sweeps.tpe import Estimator, Observation
-from longboat.sweeps.trials import SweepPhase, SweepTrial
+from longboat.sweeps.trials import SweepPhase, SweepTrial, loss_of
 
 BETTER_HIGH = ("acc", "auc", "f1", "score", "reward", "precision", "recall", "bleu", "iou", "return", "throughput")
 """Parts of the names of metrics of which more is better, where nobody said so."""
@@ -19,6 +20,14 @@ MOST_STARTS = 64
 few workers for the sweeps of all namespaces."""
 MOST_ESTIMATED = 320
 """Parameters that are estimated in one turn: each takes a few milliseconds."""
+
+
+class Suggester(Protocol):
+    """Chooses points by what trials have shown."""
+
+    def suggest(self, random: Random) -> dict[str, Scalar]: ...
+
+    def note_running(self, point: Params) -> None: ...
 
 
 class SweepDecision(Value, frozen=True):
@@ -38,10 +47,14 @@ def decide(sweep: Sweep, seed: str, trials: Sequence[SweepTrial], metric: Metric
     prune = _to_prune(sweep, trials, metric) if sweep.method == "asha" else ()
     alive = [trial.params for trial in trials if not trial.is_final]
     free = min(sweep.parallel - len(alive), MOST_STARTS)
-    estimator = None
-    if sweep.method == "tpe" and metric is not None and free > 0:
-        estimator = Estimator(sweep, observations(trials, metric), alive)
-        if estimator.is_informed:
+    estimator: Suggester | None = None
+    if sweep.method == "optuna" and free > 0 and (sweep.trials is None or len(trials) < sweep.trials):
+        from longboat.sweeps.optuna_points import OptunaStudy  # an extra
+
+        estimator = OptunaStudy(sweep, seed, trials, metric)
+    elif sweep.method == "tpe" and metric is not None and free > 0:
+        estimator = parzen = Estimator(sweep, observations(trials, metric), alive)
+        if parzen.is_informed:
             free = min(free, max(MOST_ESTIMATED // len(sweep.space), 1))
     start: list[dict[str, Scalar]] = []
     while len(start) < free:
@@ -56,7 +69,7 @@ def decide(sweep: Sweep, seed: str, trials: Sequence[SweepTrial], metric: Metric
     return SweepDecision(start=tuple(start), prune=prune)
 
 
-def next_point(sweep: Sweep, seed: str, number: int, estimator: Estimator | None = None) -> dict[str, Scalar] | None:
+def next_point(sweep: Sweep, seed: str, number: int, estimator: Suggester | None = None) -> dict[str, Scalar] | None:
     """The point of trial `number`, counted from 1; None where there is none any more. `estimator`: of tpe, where trials
     can be compared; asha has none, because what it stopped early tells little of a whole trial."""
     if sweep.trials is not None and number > sweep.trials:
@@ -79,14 +92,6 @@ def observations(trials: Sequence[SweepTrial], metric: Metric) -> list[Observati
         for trial, loss in zip(compared, losses)
         if loss is not None or trial.phase == "failed"
     ]
-
-
-def loss_of(trial: SweepTrial, metric: Metric) -> float | None:
-    """The metric so that less is better."""
-    value = trial.metrics.get(metric.name)
-    if value is None or not math.isfinite(value):
-        return None
-    return value if metric.goal == "min" else -value
 
 
 def chosen_metric(sweep: Sweep, trials: Sequence[SweepTrial]) -> Metric | None:

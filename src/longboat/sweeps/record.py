@@ -56,6 +56,11 @@ class SweepRecord(Stored, frozen=True):
         return f"{self.name}-t{number}"
 
 
+def needs_submitter(record: SweepRecord) -> bool:
+    """Whether only a machine of its submitter drives it: optuna is installed there, and in no controller."""
+    return record.job.sweep is not None and record.job.sweep.method == "optuna"
+
+
 def check_sweep_name(name: str) -> None:
     check_run_id(name)
     if len(name) > NAME_LIMIT:

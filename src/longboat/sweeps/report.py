@@ -8,11 +8,11 @@ from statistics import fmean
 
 from longboat.core.jobs import Metric, Range, Scalar, Sweep, Value
 from longboat.specs.fields.sweeps import grid_size
-from longboat.sweeps.decide import best_trial, loss_of, next_point
+from longboat.sweeps.decide import best_trial, next_point
 from longboat.sweeps.record import SweepRecord
 from longboat.sweeps.space import Values, is_finite, to_unit
 from longboat.sweeps.tpe import STARTUP
-from longboat.sweeps.trials import SweepPhase, SweepState, SweepTrial, TrialPhase
+from longboat.sweeps.trials import SweepPhase, SweepState, SweepTrial, TrialPhase, loss_of
 
 BINS = 4
 """Values of a range are put together in so many groups."""
@@ -109,15 +109,15 @@ def trial_report(trial: SweepTrial, metric: Metric | None) -> TrialReport:
 
 def planned_trials(sweep: Sweep) -> int:
     """How many trials there will be."""
-    points = grid_size(sweep) if sweep.method != "tpe" and is_finite(sweep) else None
+    points = grid_size(sweep) if sweep.method not in ("tpe", "optuna") and is_finite(sweep) else None
     return min(count for count in (points, sweep.trials) if count is not None)
 
 
 def known_points(sweep: Sweep, seed: str) -> list[dict[str, Scalar]]:
     """Points that are known before anything has run."""
     count = planned_trials(sweep)
-    if sweep.method == "tpe":
-        count = min(count, STARTUP)
+    if sweep.method in ("tpe", "optuna"):
+        count = min(count, STARTUP) if sweep.method == "tpe" else 0
     points = (next_point(sweep, seed, number) for number in range(1, count + 1))
     return [point for point in points if point is not None]
 

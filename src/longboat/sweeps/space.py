@@ -24,7 +24,7 @@ def grid_point(sweep: Sweep, number: int) -> dict[str, Scalar] | None:
     point: dict[str, Scalar] = {}
     for name, values in reversed(sweep.space.items()):
         rest, index = divmod(rest, _size(values))
-        point[name] = _point(values, index)
+        point[name] = value_at(values, index)
     return {name: point[name] for name in sweep.space} if rest == 0 else None
 
 
@@ -67,7 +67,7 @@ def from_unit(values: Values, share: float) -> Scalar:
     """The value at a share between 0 and 1 of a list or a range."""
     if not isinstance(values, Range) or values.step is not None:
         size = _size(values)
-        return _point(values, min(int(share * size), size - 1))
+        return value_at(values, min(int(share * size), size - 1))
     low, high = values.low, values.high
     if values.is_whole:  # each whole number has the same share, those at the bounds too
         low, high = low - 0.5, high + 0.5
@@ -91,7 +91,7 @@ def _size(values: Values) -> int:
     return values.size if isinstance(values, Range) else len(values)
 
 
-def _point(values: Values, index: int) -> Scalar:
+def value_at(values: Values, index: int) -> Scalar:
     """One value of a list or of a range with a step. The others are not made: a small step has more than fit."""
     if not isinstance(values, Range):
         return values[index]

@@ -76,6 +76,10 @@ def plan_sweep(engine: Engine, record: SweepRecord) -> Plan:
 
 def record_of(home: Home, engine: Engine, submission: Submission, name: str | None, place: Place) -> SweepRecord:
     """The record of a new sweep, without its code. Nothing is written. `name`: None for the first that is free."""
+    if submission.job.sweep is not None and submission.job.sweep.method == "optuna":
+        from longboat.sweeps.optuna_points import check_installed
+
+        check_installed(submission.job.sweep)
     name = name or _free_name(home, engine, submission.job.name)
     return SweepRecord(
         name=name,

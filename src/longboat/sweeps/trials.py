@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT
@@ -36,6 +37,14 @@ class SweepTrial(Value, frozen=True):
     @property
     def is_final(self) -> bool:
         return self.phase in FINAL
+
+
+def loss_of(trial: SweepTrial, metric: Metric) -> float | None:
+    """The metric so that less is better."""
+    value = trial.metrics.get(metric.name)
+    if value is None or not math.isfinite(value):
+        return None
+    return value if metric.goal == "min" else -value
 
 
 class SweepState(Stored, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -32,6 +33,9 @@ HEALTH = "/healthz"
 USER_KEY = "longboat.user"
 """Of the scope of a request that was let in: its WebUser, or None where the dashboard has one user."""
 RESERVED = "system:"
+FORWARDED = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
+"""Hosts of browsers that come through a forwarded port, of ssh or kubectl: whatever its number, no name of others
+resolves to these."""
 READING = ("GET", "HEAD")
 MOST_BODY = 8 << 20
 """Bytes of a request: a trace for the simulator is the largest."""
@@ -102,7 +106,7 @@ GO_ON = AccessVerdict(200)
 def check_address(rules: AccessRules, headers: Mapping[str, str]) -> AccessVerdict:
     """Whether a request was meant for this server, and by a page of it."""
     host = headers.get("host", "").lower()
-    if host not in rules.hosts:
+    if host not in rules.hosts and not FORWARDED.fullmatch(host):
         return AccessVerdict(
             421, "this is not the address of the dashboard", "open the address that longboat ui has printed"
         )

@@ -97,6 +97,12 @@ async def on_error(request: Request, error: Exception) -> Response:
     return error_answer(request, error)
 
 
+async def on_fault(request: Request, error: Exception) -> Response:
+    """What nobody thought of: in words too, and with its stack on stderr (starlette raises it again)."""
+    text = f"the dashboard failed: {type(error).__name__}: {error}"
+    return json_answer(request, {"error": text, "hint": "its log says where"}, 500)
+
+
 async def on_missing(request: Request, error: Exception) -> Response:
     return json_answer(request, {"error": "there is nothing at this address", "hint": None}, 404)
 

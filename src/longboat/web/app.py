@@ -17,7 +17,7 @@ from longboat import __version__
 from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
 from longboat.engines.shared.home import current_user
-from longboat.web.access import USER_KEY, AccessLayer, AccessRules, App, WebUser
+from longboat.web.access import FORWARDED, USER_KEY, AccessLayer, AccessRules, App, WebUser
 from longboat.web.answers import (
     ALL_PLACES,
     HERE,
@@ -28,6 +28,7 @@ from longboat.web.answers import (
     Threads,
     body_of,
     on_error,
+    on_fault,
     on_missing,
     params_of,
 )
@@ -204,7 +205,14 @@ class Dashboard:
         return await self.threads.answer(request, ALL_PLACES, lambda: queue(self.listed(request)))
 
     async def services(self, request: Request) -> Response:
-        return await self.threads.answer(request, ALL_PLACES, lambda: services(self.listed(request)))
+        return await self.threads.answer(
+            request, ALL_PLACES, lambda: services(self.listed(request), may_open=self._may_open(request))
+        )
+
+    def _may_open(self, request: Request) -> bool:
+        """A notebook's token is its owner's: it is shown to who acts as that on this machine, and in no other place."""
+        is_own = request.scope.get(USER_KEY) is None and not self.readonly
+        return is_own and all(FORWARDED.fullmatch(host) for host in self.rules.hosts)
 
     async def autoscaler(self, request: Request) -> Response:
         return await self.threads.answer(request, ALL_PLACES, lambda: autoscalers(self.listed(request), self.history))
@@ -265,6 +273,6 @@ def make_app(dashboard: Dashboard) -> App:
         finally:
             dashboard.watchers.close()
 
-    handlers: dict[Any, Any] = {LongboatError: on_error, 404: on_missing}
+    handlers: dict[Any, Any] = {LongboatError: on_error, 404: on_missing, 500: on_fault}
     app = Starlette(routes=dashboard.routes(), lifespan=lifespan, exception_handlers=handlers)
     return AccessLayer(app, dashboard.rules)

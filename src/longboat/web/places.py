@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from typing import NamedTuple
 from longboat.core.errors import NotFound
 from longboat.core.words import listing
 from longboat.engines.engine import Engine
+from longboat.kubeapi import kubeconfig
 from longboat.sdk.engines import default_engine, engine
+from longboat.sdk.places import place_names
 
 LOCAL = "local"
 TITLE = "this machine"
@@ -43,13 +46,18 @@ def url_name(text: str, taken: Sequence[str]) -> str:
 
 
 def open_places(contexts: Sequence[str], namespaces: Sequence[str] = (), *, has_local: bool = True) -> list[ShownPlace]:
-    """This machine, then the clusters of these contexts; without any, the cluster that is set as default engine."""
+    """This machine, then the clusters of these contexts; without any, the cluster that is set as default engine.
+
+    Raises KubeconfigError for a context that is not there; one whose cluster does not answer is shown as that.
+    """
     places = [ShownPlace(LOCAL, TITLE, LOCAL, engine(LOCAL))] if has_local else []
-    chosen: list[str | None] = list(dict.fromkeys(contexts))
-    if not chosen and (namespaces or not has_local or default_engine(is_cluster=False) != LOCAL):
+    named = [name for text in contexts for name in place_names(text) or (text,)]
+    chosen: list[str | None] = [name for name in dict.fromkeys(named) if name != LOCAL]
+    if not named and (namespaces or not has_local or default_engine(is_cluster=False) != LOCAL):
         chosen = [None]
     for context in chosen:
         for namespace in dict.fromkeys(namespaces) or (None,):
+            kubeconfig.find(context, namespace, os.environ)
             title = context or "cluster"
             title = f"{title}/{namespace}" if len(set(namespaces)) > 1 else title
             opened = engine("kubernetes", context=context, namespace=namespace)

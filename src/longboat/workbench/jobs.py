@@ -13,6 +13,7 @@ from longboat.core.jobs import DEFAULT_ROLE, Job, Retries, Role, Value
 KIND_LABEL = "longboat.dev/workbench"
 """Label of a run that is a board, a notebook or a shell."""
 START = 'exec python3 -I -S "$LONGBOAT_LAUNCHER" --workbench'
+OPEN = "--open"
 NAME_LIMIT = 32  # of a job's name, which leaves room for -2, -3, ... within a run's 40
 STORED_RUNS = "/longboat/storage/longboat"
 """Where pods see the folders of all runs that share their storage."""
@@ -31,6 +32,7 @@ class ServerOptions(Value, frozen=True):
     port: int = 0  # 0: any that is free
     is_exact: bool = False  # this port or none
     keeps_edits: bool = False  # changed files are put aside for `edits`
+    is_open: bool = False  # it listens on every address of its pod
 
 
 def command(kind: str, options: ServerOptions, extra: Sequence[str] = ()) -> str:
@@ -39,6 +41,7 @@ def command(kind: str, options: ServerOptions, extra: Sequence[str] = ()) -> str
     words += ["--port", str(options.port)] if options.port else []
     words += ["--exact"] if options.is_exact else []
     words += ["--edits"] if options.keeps_edits else []
+    words += [OPEN] if options.is_open else []
     return f"{START} {shlex.join([*words, *extra])}"
 
 

@@ -39,8 +39,11 @@ class BenchSession(Value, frozen=True):
     user: str = ""  # that the server runs as; empty: it has no name there
 
     def url(self, port: int) -> str:
+        return self.url_at(f"127.0.0.1:{port}")
+
+    def url_at(self, host: str) -> str:
         query = f"?token={self.token}" if self.token else ""
-        return f"http://127.0.0.1:{port}{self.path}{query}"
+        return f"http://{host}{self.path}{query}"
 
 
 def read_session(engine: Engine, run: RunStatus) -> BenchSession | None:

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.model.plan import PendingItem, ScalingAction
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Order, Pool, SeenNode
-from longboat.autoscaler.model.turn import LoopTurn
+from longboat.autoscaler.model.turn import ActionResult, LoopTurn
+from longboat.autoscaler.report import status
 from longboat.autoscaler.report.status import DETAILS, NAME, Reporter, public, report_of
 from longboat.engines.kubernetes.gate.node_usage import SILENT_S, observe_upcoming
 from longboat.fitting.model.nodes import NodeShape
@@ -99,3 +101,28 @@ def test_each_part_is_written_when_it_has_changed() -> None:
     assert client.names == [NAME, DETAILS], "nothing is new but the time"
     reporter.failed("the cloud is down")
     assert client.names == [NAME, DETAILS, DETAILS], "why it failed is not for everybody"
+
+
+def test_numbers_that_change_in_every_loop_are_told_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("longboat.autoscaler.report.status.time.monotonic", lambda: clock[0])
+    client = Written()
+    reporter = Reporter(cast(Client, client), "home", "me", print)
+    base = turn(NOW)
+    reporter.turned(base)
+    waiting = (PendingItem(run="team/r", reason="it waits"),)
+    grown = msgspec.structs.replace(base, plan=msgspec.structs.replace(base.plan, waiting=waiting))
+    client.names.clear()
+    reporter.turned(grown)
+    assert client.names == [], "who waits changes in every loop of a busy time"
+    clock[0] += status.SETTLE_S
+    reporter.turned(grown)
+    assert client.names == [NAME, DETAILS]
+    client.names.clear()
+    done = ActionResult(action=ScalingAction(kind="grow", pool="h100", count=1, reason="r"))
+    reporter.turned(msgspec.structs.replace(grown, results=(done,)))
+    assert client.names == [DETAILS], "what was done is told at once"
+    client.names.clear()
+    booted = msgspec.structs.replace(turn(NOW), snapshot=msgspec.structs.replace(base.snapshot, orders=()))
+    reporter.turned(booted)
+    assert NAME in client.names, "the gate plans with the machines that boot"

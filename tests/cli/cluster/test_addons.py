@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from longboat.cli.cluster.addons import pools_of, remove_from
+from longboat.cli.cluster.addons import cloud_pools, remove_from
 from longboat.cli.cluster.down import finish
 from longboat.cli.input.pools import checked_pools
+from longboat.clusters.cloud.autoscaler_identity import aws_install
 from longboat.clusters.cluster_file import read_cluster
 from longboat.clusters.down import DownResult, KeptVolumes
 from longboat.clusters.hosts.connection import CommandResult
@@ -71,8 +72,9 @@ def test_volumes_that_stay_are_named_with_their_host_and_folder(
 
 def test_the_autoscaler_of_a_cluster_in_a_cloud_finds_its_pools_there(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(AUTOSCALED)
-    pools = pools_of(read_cluster(tmp_path / "cluster.yaml"))
-    assert pools is not None
+    cloud = read_cluster(tmp_path / "cluster.yaml").cloud
+    assert cloud is not None and cloud.autoscaler
+    pools = cloud_pools("aws", aws_install("lab", cloud.region))
     (tmp_path / "pools.yaml").write_text(pools.text)
     assert checked_pools(str(tmp_path / "pools.yaml")) == (pools.text, False)
     assert "cluster: lab" in pools.text and "region: us-east-1" in pools.text

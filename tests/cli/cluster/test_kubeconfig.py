@@ -36,6 +36,7 @@ def test_in_and_out(
         (["Lab", "--remove"], 201, "is not the name of a cluster"),
         (["lab", "--from", "none"], 202, "none: No such file"),
         (["lab", "--from", "x", "--remove"], 201, "--remove stands alone"),
+        (["lab", "--from", "text"], 201, "the cluster's kubeconfig: not a kubeconfig"),
         (["lab"], 202, "lab: no such file, and no cluster of this name"),
         ([], 202, "cluster.yaml: no such file"),
     ],
@@ -50,6 +51,8 @@ def test_mistakes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("no mapping")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     assert enter(["cluster", "kubeconfig", *words]) == code
     assert message in capsys.readouterr().err
 
@@ -69,7 +72,11 @@ def test_from_this_machine(
     assert enter(["cluster", "kubeconfig"]) == 0
     assert entries((tmp_path / "config").read_text(), "contexts") == ["desk"]
     assert enter(["cluster", "kubeconfig", "--print"]) == 0
-    assert capsys.readouterr().out == ADMIN
+    printed = capsys.readouterr().out
+    assert "server: https://10.0.0.5:6443" in printed and "client-key-data: aw==" in printed
+    (tmp_path / "admin.conf").write_text(ADMIN.replace("client-key-data: aw==", "exec: {command: id}"))
+    assert enter(["cluster", "kubeconfig"]) == 205
+    assert "is not what kubeadm writes" in capsys.readouterr().err
     assert enter(["cluster", "kubeconfig", "cluster.yaml", "--remove"]) == 0
     assert entries((tmp_path / "config").read_text(), "contexts") == []
     (tmp_path / "cluster.yaml").write_text("{name: prod, kind: existing}")

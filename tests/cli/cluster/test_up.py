@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from longboat.cli.cluster.down import with_left_behind
-from longboat.cli.cluster.session import ClusterSession
+from longboat.cli.cluster.session import ClusterSession, alone
 from longboat.cli.cluster.up import check_machines, leaving_hosts
 from longboat.clusters.hosts.pool import Hosts
 from longboat.clusters.spec import ClusterSpec, HostSpec
-from longboat.core.errors import Refused
+from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.home import Home
 from tests.clusters.worlds import bare, cluster
 
@@ -56,3 +56,23 @@ def test_down_takes_hosts_along_that_left_the_file_and_not_the_cluster() -> None
     before = cluster()
     assert with_left_behind(without(before, "w-1"), before).hosts == before.hosts
     assert with_left_behind(before, None) is before
+
+
+def test_down_of_other_hosts_takes_no_cluster_of_the_same_name_along() -> None:
+    """`--hosts` without `--name` calls every cluster the same."""
+    before = cluster()
+    other = msgspec.structs.replace(before, hosts=(HostSpec(name="other", address="other", role="control-plane"),))
+    with pytest.raises(Refused, match="the cluster lab that was made from here has other hosts: cp-0, w-0, w-1"):
+        with_left_behind(other, before)
+
+
+def test_a_second_command_that_changes_the_cluster_waits_for_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    """Of two that begin a cluster each gave it an id, and the one that was kept here was not that of the hosts."""
+    home = Home(tmp_path)
+    with alone(cluster(), home):
+        with pytest.raises(EngineError, match="another longboat cluster command works on lab"), alone(cluster(), home):
+            raise AssertionError
+        with alone(msgspec.structs.replace(cluster(), name="other"), home):
+            pass
+    with alone(cluster(), home):
+        pass

@@ -168,3 +168,9 @@ def test_run_and_check_describe_a_job_alike() -> None:
 def test_no_flag_means_two_things() -> None:
     names = [name for param in run_command.params for name in itertools.chain(param.opts, param.secondary_opts)]
     assert len(names) == len(set(names))
+
+
+def test_a_whole_command_in_one_word_is_told_where_it_belongs(cwd: Path) -> None:
+    with pytest.raises(NotFound) as caught:
+        resolve(["echo $HOME | wc"], (), cwd=cwd, home=HOME)
+    assert caught.value.hint == "a line for the shell: longboat run -- 'echo $HOME | wc'"

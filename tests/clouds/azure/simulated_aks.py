@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import yaml
 
+from tests.clouds.azure.simulated_arm import ArmResources, outputs_of
 from tests.clouds.azure.simulated_azure import LOCATION, SUBSCRIPTION
 from tests.clouds.simulated_rest import Body, SimulatedRefusal, SimulatedRest
 from tests.clusters.cloud import servers
@@ -21,7 +22,8 @@ ROOT = f"/subscriptions/{SUBSCRIPTION}"
 GROUP = f"{ROOT}/resourceGroups/longboat-lab"
 DEPLOYMENT = f"{GROUP}/providers/Microsoft.Resources/deployments/longboat"
 AKS = f"{GROUP}/providers/Microsoft.ContainerService/managedClusters/lab"
-NODES = f"{ROOT}/resourceGroups/MC_longboat-lab"
+NODE_GROUP = f"MC_longboat-lab_lab_{LOCATION}"
+NODES = f"{ROOT}/resourceGroups/{NODE_GROUP}"
 RESOURCES = {
     ("GET", "/subscriptions"): "2022-12-01",
     **{(method, GROUP): "2021-04-01" for method in ("GET", "PUT", "PATCH", "DELETE")},
@@ -31,15 +33,22 @@ RESOURCES = {
     ("GET", f"{ROOT}/resources"): "2021-04-01",
 }
 SIZES = (
+    ("Standard_D2s_v5", "standardDSv5Family", False),
     ("Standard_D4s_v5", "standardDSv5Family", False),
     ("Standard_D8s_v5", "standardDSv5Family", True),
     ("Standard_NC4as_T4_v3", "standardNCASv3_T4Family", False),
 )
 """Name, family, whether the subscription may not have it."""
+PARTS = {
+    "vnetSubnetID": "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "proximityPlacementGroupID": "Microsoft.Compute/proximityPlacementGroups/write",
+    "capacityReservationGroupID": "Microsoft.Compute/capacityReservationGroups/deploy/action",
+}
+"""What Azure asks for parts of a pool that exist."""
 LOOKS = 2  # after so many looks what goes on has ended
 
 
-class SimulatedAks(SimulatedRest):
+class SimulatedAks(ArmResources, SimulatedRest):
     def __init__(self) -> None:
         super().__init__()
         self.described = [
@@ -51,6 +60,8 @@ class SimulatedAks(SimulatedRest):
         self.cluster: Body | None = None
         self.claims: list[str] = []
         self.left: list[str] = []
+        self.takes_any_name = False
+        self.name = "lab"
         self.fails = ""
         self.deployed = 0
         self.looks = 0
@@ -70,6 +81,14 @@ class SimulatedAks(SimulatedRest):
     def answer(
         self, method: str, path: str, query: dict[str, str], body: Body | None, headers: Any
     ) -> tuple[int, Body, dict[str, str]]:
+        if self.takes_any_name:  # of a cluster: it is lab
+            self.name = (re.findall(r"/resourceGroups/longboat-([a-z0-9-]+)", path) or [self.name])[0]
+            path = path.replace(f"longboat-{self.name}", "longboat-lab")
+            path = path.replace(f"managedClusters/{self.name}", "managedClusters/lab")
+        self.need_of(method, path)
+        kept = self.answer_resource(method, path, query)
+        if kept is not None:
+            return 200, kept, {}
         if (method, path) in RESOURCES:
             if RESOURCES[method, path] != query.get("api-version"):
                 self.violations.append(f"{method} {path} {query}")
@@ -89,7 +108,7 @@ class SimulatedAks(SimulatedRest):
         if path == "/subscriptions":
             return {"value": [{"subscriptionId": SUBSCRIPTION, "state": "Enabled"}]}
         if path == f"{ROOT}/resources":
-            if query["$filter"] != "tagName eq 'longboat-cluster' and tagValue eq 'lab'":
+            if query["$filter"] != f"tagName eq 'longboat-cluster' and tagValue eq '{self.name}'":
                 self.violations.append(str(query))
             return {"value": [{"id": each} for each in self.left]}
         if path.startswith(DEPLOYMENT):
@@ -107,6 +126,8 @@ class SimulatedAks(SimulatedRest):
             self.looks += 1
             if self.looks >= LOOKS:
                 self.group = self.deployment = self.cluster = None
+                self.forget_group("longboat-lab")
+                self.forget_group(NODE_GROUP)
         return group
 
     def _answer_deployment(self, method: str, path: str, body: Body) -> Body:
@@ -115,8 +136,11 @@ class SimulatedAks(SimulatedRest):
                 raise SimulatedRefusal(409, {"code": "DeploymentActive", "message": "The deployment is still active"})
             self.deployed += 1
             self.looks = 0
-            self.cluster = self._cluster(body["properties"])
-            self.deployment = {"name": "longboat", "properties": {"provisioningState": "Running"}}
+            if body["properties"]["mode"] != "Incremental":
+                self.violations.append(body["properties"]["mode"])
+            expressions = self.deploy(body["properties"], SUBSCRIPTION, "longboat-lab", self._make_cluster)
+            outputs = outputs_of(body["properties"]["template"], expressions)
+            self.deployment = {"name": "longboat", "properties": {"provisioningState": "Running", "outputs": outputs}}
             return self.deployment
         deployment = _found(self.deployment)
         if not path.endswith("/operations"):
@@ -139,23 +163,23 @@ class SimulatedAks(SimulatedRest):
         for pool in self.cluster["properties"]["agentPoolProfiles"]:
             pool["provisioningState"] = state
 
-    def _cluster(self, properties: Body) -> Body:
-        values = {name: each["value"] for name, each in properties["parameters"].items()}
-        (resource,) = _filled(properties["template"]["resources"], values)
+    def _make_cluster(self, resource: Body) -> None:
+        for pool in resource["properties"]["agentPoolProfiles"]:
+            for name, action in PARTS.items():
+                if name in pool:
+                    self.need(action, pool[name])
         del resource["type"], resource["apiVersion"], resource["name"]
         described = self.described[0]
         schema = {**described["bodies"]["ManagedCluster"], "$defs": described["$defs"]}
         self.violations += [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(resource)]
-        if properties["mode"] != "Incremental":
-            self.violations.append(properties["mode"])
         before = self.cluster["properties"]["agentPoolProfiles"] if self.cluster else []
         names = {pool["name"] for pool in resource["properties"]["agentPoolProfiles"]}
         resource["properties"] |= {
-            "provisioningState": "Creating", "fqdn": "lab.example", "nodeResourceGroup": "MC_longboat-lab",
+            "provisioningState": "Creating", "fqdn": "lab.example", "nodeResourceGroup": NODE_GROUP,
             "currentKubernetesVersion": f"{resource['properties']['kubernetesVersion']}.2",
         }  # fmt: skip
         resource["properties"]["agentPoolProfiles"] += [pool for pool in before if pool["name"] not in names]
-        return resource
+        self.cluster = resource
 
     def _answer_described(self, method: str, path: str) -> Body:
         if path.endswith("/listClusterUserCredential"):
@@ -197,13 +221,3 @@ def _size(name: str, family: str, is_closed: bool) -> Body:
     place = [{"location": LOCATION, "zones": ["1", "2"]}]
     body = {"resourceType": "virtualMachines", "name": name, "family": family, "locationInfo": place}
     return {**body, "restrictions": [{"type": "Location"}] if is_closed else []}
-
-
-def _filled(value: Any, parameters: Body) -> Any:
-    """A template with its parameters put in, as Azure does it."""
-    if isinstance(value, dict):
-        return {key: _filled(each, parameters) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_filled(each, parameters) for each in value]
-    match = re.fullmatch(r"\[parameters\('(\w+)'\)\]", value) if isinstance(value, str) else None
-    return parameters[match[1]] if match else value

@@ -17,6 +17,7 @@ import jsonschema
 
 from longboat.autoscaler.model.provider_settings import CloudSettings
 from longboat.autoscaler.providers.azure.provider import AzureProvider
+from tests.clouds.azure.arm_rights import ArmRights
 from tests.clouds.simulated_rest import Body, SimulatedRefusal, SimulatedRest
 from tests.clusters.cloud import servers
 
@@ -43,6 +44,7 @@ WORDS = {
 SIZES = {
     "Standard_ND96isr_H100_v5": (96, 1900, 8),
     "Standard_D4s_v5": (4, 16, 0),
+    "Standard_NC4as_T4_v3": (4, 28, 1),
     "Standard_NC24ads_A100_v4": (24, 220, 1),
 }
 
@@ -61,7 +63,7 @@ class SimulatedSet:
         return int(self.body["sku"]["capacity"])
 
 
-class SimulatedAzure(SimulatedRest):
+class SimulatedAzure(ArmRights, SimulatedRest):
     def __init__(self) -> None:
         super().__init__()
         self.described = [
@@ -162,6 +164,7 @@ class SimulatedAzure(SimulatedRest):
     def answer(
         self, method: str, path: str, query: dict[str, str], body: Body | None, headers: Any
     ) -> tuple[int, Body, dict[str, str]]:
+        self.need_of(method, path)
         if "/operations/" in path:
             operation = self.operations.get(path.rpartition("/")[2])
             return (200, operation, {}) if operation else _missing(path)

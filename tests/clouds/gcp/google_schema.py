@@ -13,9 +13,9 @@ Body = dict[str, Any]
 
 
 @functools.cache
-def described(name: str) -> tuple[list[tuple[str, str, Body]], Body]:
+def described(name: str, version: str = "v1") -> tuple[list[tuple[str, str, Body]], Body]:
     """Method, pattern of the path and description of each operation; schemas of bodies."""
-    document = json.loads(servers.google_documents().joinpath(f"{name}.v1.json").read_text())
+    document = json.loads(servers.google_documents().joinpath(f"{name}.{version}.json").read_text())
     operations = []
 
     def collect(resources: Body) -> None:

@@ -29,6 +29,9 @@ class SimulatedGke(SimulatedGoogle):
         self, method: str, path: str, query: dict[str, str], body: Body | None, headers: Any
     ) -> tuple[int, Body, dict[str, str]]:
         self._check(method, path, query, body)
+        answer = self.answer_iam(method, path, body or {})
+        if answer is not None:
+            return 200, answer, {}
         if path == f"{PLACE}/serverConfig":
             return 200, {"validMasterVersions": ["1.35.3-gke.100", "1.34.9-gke.5"]}, {}
         if path == f"{PLACE}/operations":
@@ -76,6 +79,9 @@ class SimulatedGke(SimulatedGoogle):
             return self.cluster
         if any(each["status"] != "DONE" for each in self.operations.values()):
             raise refusal(409, "conflict", "Cluster is running incompatible operation")
+        if rest == f"/{name}" and method == "PUT":
+            self.cluster["workloadIdentityConfig"] = body["update"]["desiredWorkloadIdentityConfig"]
+            return self._begin("UPDATE_CLUSTER", name)
         if rest == f"/{name}":
             self.cluster["status"] = "STOPPING"
             return self._begin("DELETE_CLUSTER", name)
@@ -94,6 +100,10 @@ class SimulatedGke(SimulatedGoogle):
         if verb == "setSize":
             self.groups[there["locations"][0], f"gke-{pool}-grp"].size = body["nodeCount"]
             return self._begin("SET_NODE_POOL_SIZE", name)
+        if method == "PUT":
+            labels = body.get("resourceLabels", {}).get("labels")
+            there["config"] |= {"resourceLabels": labels} if labels is not None else body
+            return self._begin("UPGRADE_NODES", name)
         there["autoscaling"] = body["autoscaling"]
         return self._begin("UPDATE_CLUSTER", name)
 

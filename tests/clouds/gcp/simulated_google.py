@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from longboat.autoscaler.model.provider_settings import CloudSettings
 from longboat.autoscaler.providers.gcp.provider import GoogleProvider
 from tests.clouds.gcp.google_schema import described
+from tests.clouds.gcp.simulated_iam import SimulatedIam
 from tests.clouds.simulated_rest import Body, SimulatedRefusal, SimulatedRest
 
 PROJECT, REGION = "lab-1", "us-central1"
@@ -34,7 +35,7 @@ WORDS = {
     "throttled": (403, "rateLimitExceeded", "Rate Limit Exceeded"),
 }
 """Kind -> status (200: the group tells it later), code and words."""
-TYPES = {"a3-highgpu-8g": (208, 1872, 8), "e2-standard-4": (4, 16, 0)}
+TYPES = {"a3-highgpu-8g": (208, 1872, 8), "e2-standard-4": (4, 16, 0), "e2-standard-2": (2, 8, 0)}
 
 
 class SimulatedGroup:
@@ -44,6 +45,7 @@ class SimulatedGroup:
         self.size = 0
         self.ports: list[Body] = [{"name": "http", "port": 30080}]
         self.refusal: tuple[str, int] | None = None  # kind, made before
+        self.resizes: dict[str, Body] = {}
 
 
 @functools.cache
@@ -60,17 +62,19 @@ def use_google(simulated: SimulatedGoogle, folder: Path, patch: pytest.MonkeyPat
         patch.delenv(name, raising=False)
     patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(folder / "key.json"))
     patch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", simulated.url)
-    patch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER", simulated.url)
+    for name in ("CONTAINER", "IAM", "CLOUDRESOURCEMANAGER"):
+        patch.setenv(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", simulated.url)
 
 
-class SimulatedGoogle(SimulatedRest):
+class SimulatedGoogle(SimulatedIam, SimulatedRest):
     def __init__(self) -> None:
         super().__init__()
         self.groups: dict[tuple[str, str], SimulatedGroup] = {}
         self.pools: list[Body] = []
         self.disks: set[tuple[str, str]] = set()
         self.is_slow = False  # machines are being made and deleted until `settle`
-        self._described = {name: described(name) for name in ("compute", "container")}
+        self._described = {name: described(name) for name in ("compute", "container", "iam")}
+        self._described["projects"] = described("cloudresourcemanager", "v3")
 
     # what tests do
 
@@ -140,6 +144,14 @@ class SimulatedGoogle(SimulatedRest):
         if path.startswith("/v1/"):
             known = f"/v1/projects/{PROJECT}/locations/{REGION}/clusters/lab"
             return (200, {"name": "lab", "nodePools": self.pools}, {}) if path == known else _missing(path)
+        match = re.fullmatch(
+            rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/instanceGroupManagers/([^/]+)/resizeRequests(?:/([^/]+))?"
+            r"(/cancel)?",
+            path,
+        )
+        if match is not None:
+            zone, name, request, is_cancel = match.groups()
+            return 200, self._answer_resize(self.groups[zone, name], method, request, bool(is_cancel), body), {}
         match = re.fullmatch(rf"/compute/v1/projects/{PROJECT}/zones/([^/]+)/(\w+)/([^/]+)(?:/(\w+))?", path)
         if match is None:
             return _missing(path)
@@ -184,11 +196,56 @@ class SimulatedGoogle(SimulatedRest):
                     elif wanted:
                         validator = jsonschema.Draft202012Validator({"$ref": f"#/$defs/{wanted}", "$defs": schemas})
                         self.violations += [f"{method} {path}: {each.message}" for each in validator.iter_errors(body)]
-                    return
+                    return self.need(operation["id"])
         self.violations.append(f"{method} {path}")
         raise refusal(404, "notFound", f"no such operation: {method} {path}")
 
     # groups
+
+    def _answer_resize(
+        self, group: SimulatedGroup, method: str, name: str | None, is_cancel: bool, body: Body | None
+    ) -> Body:
+        """All machines at once, or none: what is sold out is waited for, what is forbidden fails."""
+        if method == "GET":
+            self._serve_resizes(group)
+            return {"items": [*group.resizes.values()]}
+        if name is None:
+            assert body is not None
+            kind = (group.refusal or ("", 0))[0]
+            if kind in ("auth", "throttled"):
+                raise refusal(*WORDS[kind])
+            if body["name"] in group.resizes:
+                raise refusal(409, "alreadyExists", f"The resource '{body['name']}' already exists")
+            when = f"2026-01-01T00:00:{len(group.resizes):02d}Z"
+            group.resizes[body["name"]] = {**body, "state": "ACCEPTED", "creationTimestamp": when, "status": {}}
+            group.size += len(body["instances"])
+        elif name not in group.resizes:
+            _missing(name)
+        elif is_cancel:
+            if group.resizes[name]["state"] != "ACCEPTED":
+                raise refusal(400, "invalid", "it is not accepted any more")
+            group.resizes[name]["state"] = "CANCELLED"
+            group.size -= len(group.resizes[name]["instances"])
+        else:
+            del group.resizes[name]
+        return {"name": f"operation-{secrets.token_hex(4)}", "status": "RUNNING"}
+
+    def _serve_resizes(self, group: SimulatedGroup) -> None:
+        kind = (group.refusal or ("", 0))[0]
+        for request in group.resizes.values():
+            if request["state"] != "ACCEPTED":
+                continue
+            _, code, words = WORDS.get(kind, (0, "", ""))
+            error = {"error": {"errors": [{"code": code, "message": words}]}}
+            if kind == "stockout":
+                request["status"] = {"lastAttempt": error}
+                continue
+            group.size -= len(request["instances"])
+            if kind:
+                request |= {"state": "FAILED", "status": error}
+                continue
+            request["state"] = "SUCCEEDED"
+            self._create(group, [each["name"] for each in request["instances"]])
 
     def _create(self, group: SimulatedGroup, names: list[str]) -> Body:
         kind, after = group.refusal or ("", 0)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from longboat.cli.cluster import addons
 from longboat.clouds.aws.session import AwsSession
+from longboat.clusters.addons.addon import PoolsText
 from tests.autoscaler.providers.conftest import moto, moto_url  # noqa: F401  # fixtures
 from tests.clusters.cloud import servers
 from tests.storage.realstores import Unavailable
@@ -70,3 +72,13 @@ class Account:
 @pytest.fixture
 def account(strict_url: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
     return Account(strict_url, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[PoolsText]:
+    """No API server answers at a simulated cloud: the autoscaler that would be installed there."""
+    given: list[PoolsText] = []
+    monkeypatch.setattr(
+        addons, "install_into", lambda spec, _context, _output, who: given.append(addons.cloud_pools(spec.kind, who))
+    )
+    return given

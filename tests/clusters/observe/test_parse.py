@@ -146,6 +146,38 @@ def test_ufw_and_terminal_escapes() -> None:
     assert facts.hostname == "evil [2J name"
 
 
+# As firewall-cmd 1.3.3 prints them.
+ZONES = "zone\tdefault public\nzone\tpublic\nzone\t  interfaces: eth0\n"
+ZONES += "zone\t{}\nzone\t  sources: 10.244.0.0/16 10.9.0.0/24\n"
+POLICIES = "".join(
+    f"policy\t{name} (active)\npolicy\t  priority: -1\npolicy\t  target: {target}\npolicy\t  ingress-zones: {come}\n"
+    f"policy\t  egress-zones: {go}\npolicy\t  rich rules: \npolicy\t\trule accept\npolicy\t\n"
+    for name, target, come, go in (
+        ("allow-host-ipv6", "CONTINUE", "ANY", "HOST"),
+        ("in", "ACCEPT", "ANY", "pods"),
+        ("out", "ACCEPT", "pods", "ANY"),
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ZONES.format("pods") + POLICIES, ("10.244.0.0/16", "10.9.0.0/24")),
+        (ZONES.format("pods") + POLICIES.replace("ACCEPT", "CONTINUE"), ()),
+        (ZONES.format("pods"), ()),
+        # Its packets go everywhere, and nobody's go to it.
+        (ZONES.format("trusted") + POLICIES, ()),
+        (ZONES.format("trusted") + POLICIES.replace("pods", "trusted", 1), ("10.244.0.0/16", "10.9.0.0/24")),
+        ("zone\tdefault trusted\n", None),
+        ("zone\tdefault public\nzone\t  lost: field\npolicy\t  target: ACCEPT\npolicy\tx\nzone\t \n", ()),
+        ("zone\tdefault \n", ()),
+    ],
+)
+def test_firewalld_forwards_for_zones_that_policies_let_through(text: str, expected: tuple[str, ...] | None) -> None:
+    assert parse("f", f"firewall\tfirewalld\nopened\tssh\n{text}").forwarded == expected
+
+
 @pytest.mark.parametrize(
     ("start", "end", "sent", "received", "expected"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan import kubeadm, network, runtime
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import NodeView
+from longboat.clusters.plan.steps import Step
 from longboat.clusters.spec import ClusterSpec, SoftwareSource, Versions
 from longboat.core.errors import Refused
 from longboat.fitting.model.nodes import Taint
@@ -77,6 +79,30 @@ def test_what_somebody_changed_since_is_done_again() -> None:
         "packages": ((), ["packages"]),
     }.items():
         assert names(spec, msgspec.structs.replace(good, **{drift: wanted[0]})) == wanted[1], drift
+
+
+def test_a_firewall_that_was_closed_since_is_opened_again() -> None:
+    """With the very script of the first time."""
+    spec = cluster(firewall="open")
+    closed = bare("w-0", firewall="ufw")
+    (step,) = (step for step in plan_hosts(spec, {"w-0": closed}, KEYS).steps if step.name == "firewall")
+    again = msgspec.structs.replace(closed, done=(("firewall", step.key),))
+    assert "firewall" in names(spec, again)
+    open_now = msgspec.structs.replace(again, open_ports=("10250/tcp", "30000:32767/tcp"))
+    assert "firewall" not in names(spec, open_now)
+
+
+def test_images_that_the_kubelet_removed_since_are_imported_again_and_once() -> None:
+    spec = cluster(source=msgspec.structs.replace(cluster().source, images="https://files.example.org/images.tar"))
+
+    def images(**fields: Any) -> list[Step]:
+        facts = bare("w-0", **fields)
+        return [step for step in plan_hosts(spec, {"w-0": facts}, KEYS).steps if step.name == "images"]
+
+    (first,) = images()
+    (again,) = images(done=(("images", first.key),))
+    assert again.key != first.key
+    assert images(done=(("images", again.key),)) == []  # the archive has them not
 
 
 def test_another_version_on_a_node_is_refused() -> None:
@@ -206,3 +232,19 @@ def test_a_new_node_changes_the_routes_of_all_and_a_second_time_of_none() -> Non
 def test_the_network_of_pods_has_the_nodes_range() -> None:
     plugins = json.loads(network.conflist("10.244.3.0/24", "lab"))["plugins"]
     assert plugins[0]["ipam"]["ranges"] == [[{"subnet": "10.244.3.0/24"}]]
+
+
+@pytest.mark.parametrize(("state", "is_planned"), [("active", False), ("inactive", True), ("failed", True)])
+def test_routes_that_were_stopped_since_come_back(state: str, is_planned: bool) -> None:
+    spec = cluster(workers=1)
+    nodes = [
+        NodeView(name="cp-0", address="10.0.0.1", pods="10.244.0.0/24", is_ready=True),
+        NodeView(name="w-0", address="10.0.0.2", pods="10.244.1.0/24", is_ready=True),
+    ]
+    facts = {"cp-0": bare("cp-0"), "w-0": bare("w-0", source_address="10.0.0.2")}
+    keys = {step.host: step.key for step in plan_network(spec, facts, nodes).steps}
+    facts = {
+        name: msgspec.structs.replace(host, done=(("network", keys[name]),), units=(("longboat-routes", state),))
+        for name, host in facts.items()
+    }
+    assert bool(plan_network(spec, facts, nodes).steps) is is_planned

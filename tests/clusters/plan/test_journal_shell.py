@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from longboat.clusters.apply.undo import _UNDO
-from longboat.clusters.plan.journal_shell import JOURNAL, PRELUDE, put, undo
+from longboat.clusters.plan.journal_shell import HAS_JOURNAL, JOURNAL, PRELUDE, put, undo
 
 
 class Machine:
@@ -155,3 +157,31 @@ def test_wherever_it_is_cut_off_the_file_is_whole_and_comes_back(machine: Machin
     machine.undo()
     assert file.read_text() == "before"
     assert not (tmp_path / "more").exists()
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_step_that_waited_for_a_way_back_changes_nothing(
+    machine: Machine, tmp_path: Path, is_made_anew: bool
+) -> None:
+    """`down` takes the journal away last, while it holds its lock; an `up` of another laptop waits for that."""
+    text = (PRELUDE + undo("late", "true") + f"touch {tmp_path}/changed\n").replace(JOURNAL, str(machine.journal))
+    with open(machine.journal / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = subprocess.Popen(["sh", "-c", text], stderr=subprocess.PIPE, text=True)
+        opened = Path(f"/proc/{waiting.pid}/fd/9")
+        while not opened.exists() and waiting.poll() is None:
+            pass
+        shutil.rmtree(machine.journal)
+        if is_made_anew:
+            machine.journal.mkdir()
+            (machine.journal / "lock").touch()
+    _, said = waiting.communicate(timeout=30)
+    assert (waiting.returncode, said) == (1, "error: this host was taken down meanwhile\n")
+    assert not (tmp_path / "changed").exists() and not (machine.journal / "undo").exists()
+
+
+def test_no_step_but_the_first_makes_a_journal(machine: Machine, tmp_path: Path) -> None:
+    shutil.rmtree(machine.journal)
+    ended = machine.run(HAS_JOURNAL + undo("late", "true") + f"touch {tmp_path}/changed\n", is_cut=True)
+    assert (ended.returncode, "has no journal" in ended.stderr) == (1, True)
+    assert not machine.journal.exists() and not (tmp_path / "changed").exists()

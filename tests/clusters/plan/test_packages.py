@@ -111,6 +111,7 @@ class DnfHost:
         (root / "bin").mkdir()
         self.installed.write_text("bash\nconntrack-tools\n")
         self.needing.write_text("")
+        (root / "more").write_text("")
         self._program(
             "rpm",
             f"""case "$1" in
@@ -123,6 +124,24 @@ esac""",
         self._program(
             "dnf",
             f"""case "$*" in
+*" --assumeno install "*) cat <<END
+Dependencies resolved.
+=====
+ Package     Arch   Version   Repository   Size
+=====
+Installing:
+ containerd.io   noarch   2.4.2   x   5 k
+ kubeadm         noarch   1.36.4  x   5 k
+ kubectl         noarch   1.36.4  x   5 k
+ kubelet         noarch   1.36.4  x   5 k
+Installing dependencies:
+ cri-tools       noarch   1.36.0  x   5 k
+$(cat {root}/more)
+Transaction Summary
+=====
+Install  5 Packages
+END
+exit 1 ;;
 *" install "*) printf '%s\\n' kubelet kubeadm kubectl cri-tools containerd.io >> {self.installed} ;;
 *clean_requirements_on_remove=False*" remove "*)
     for name in $(sed -n 's/.* remove //p' <<END
@@ -159,3 +178,25 @@ def test_dnf_removes_what_it_brought_and_nobodys_else(tmp_path: Path) -> None:
     host.needing.write_text("")
     assert host.run(script) == ""
     assert host.names() == ["bash", "conntrack-tools"]
+
+
+@pytest.mark.parametrize("section", ["Downgrading", "Upgrading", "Removing dependent packages"])
+def test_dnf_replaces_no_package_that_was_there(tmp_path: Path, section: str) -> None:
+    """The way back could not restore it."""
+    spec, host = cluster(), DnfHost(tmp_path)
+    (tmp_path / "more").write_text(f"{section}:\n runc   x86_64   1.1   x   5 k\n")
+    step = packages(spec, spec.hosts[0], bare("cp-0", os_id="rocky", package_manager="dnf"))
+    assert isinstance(step, Step)
+    assert host.run(PRELUDE + step.script) == "error: other versions are installed: runc\n"
+    assert host.names() == ["bash", "conntrack-tools"]
+
+
+def test_what_dnf_brings_is_in_the_journal_before_it_comes(tmp_path: Path) -> None:
+    spec, host = cluster(), DnfHost(tmp_path)
+    step = packages(spec, spec.hosts[0], bare("cp-0", os_id="rocky", package_manager="dnf"))
+    assert isinstance(step, Step)
+    before, install, _ = step.script.partition("\ndnf -q -y $flags install")
+    assert install and host.run(PRELUDE + before) == ""
+    (undo,) = (tmp_path / "journal/undo").glob("*-packages")
+    recorded = (undo / "packages").read_text().split()
+    assert recorded == ["containerd.io", "kubeadm", "kubectl", "kubelet", "cri-tools"]

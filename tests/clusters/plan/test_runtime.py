@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from longboat.clusters.addons.released import JOBSET
@@ -9,6 +13,7 @@ from longboat.clusters.observe.parse import parse
 from longboat.clusters.offline.addon_files import archive_references
 from longboat.clusters.plan import runtime
 from longboat.clusters.plan.host_plan import assemble
+from longboat.clusters.plan.journal_shell import PRELUDE
 from longboat.clusters.plan.steps import Kept, Step
 from longboat.clusters.spec import SoftwareSource
 from tests.clusters.worlds import bare, cluster
@@ -40,6 +45,26 @@ def test_an_archive_that_is_asked_for_over_https_comes_so_all_the_way(scheme: st
     step = runtime.images(spec, spec.hosts[0], bare("cp-0"))
     assert isinstance(step, Step)
     assert ("curl -fsSL --proto '=https' --proto-redir '=https' " in step.script) is is_held
+
+
+SUM = hashlib.sha256(b"images").hexdigest()
+
+
+@pytest.mark.parametrize(("content", "is_imported"), [("images", True), ("images of somebody in between", False)])
+def test_a_host_imports_no_archive_with_another_checksum(tmp_path: Path, content: str, is_imported: bool) -> None:
+    """curl and ctr are stand-ins."""
+    spec = cluster(source=SoftwareSource(images=f"http://files.example.org/images.tar#sha256={SUM}"))
+    step = runtime.images(spec, spec.hosts[0], bare("cp-0"))
+    assert isinstance(step, Step) and SUM not in step.title
+    (tmp_path / "curl").write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nprintf "{content}" > "$2"\n')
+    (tmp_path / "ctr").write_text(f"#!/bin/sh\ncat > {tmp_path}/imported\n")
+    for name in ("curl", "ctr"):
+        (tmp_path / name).chmod(0o755)
+    prelude = PRELUDE.replace("LB=/var/lib/longboat", f"LB={tmp_path}").replace("PATH=/usr", f"PATH={tmp_path}:/usr")
+    done = subprocess.run(["sh", "-c", prelude + step.script], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0, (tmp_path / "imported").exists()) == (is_imported, is_imported), done.stderr
+    assert is_imported or "its checksum is another one" in done.stderr
+    assert not (tmp_path / "images.tar").exists()
 
 
 def test_an_add_on_that_comes_later_brings_the_archive_again_and_once_only() -> None:

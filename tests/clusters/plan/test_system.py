@@ -1,13 +1,17 @@
 """Ports that `up` opens in a host's firewall: for everybody where other hosts need them, for pods on one machine.
 
-ufw and firewalld are stand-ins that write down how they were called; nftables and iptables are the kernel's own.
+ufw and firewalld are stand-ins that write down how they were called (the real ones: test_firewall_hosts); nftables and
+iptables are the kernel's own.
 """
 
 from __future__ import annotations
 
+import base64
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -59,6 +63,26 @@ def test_on_one_machine_firewalld_lets_pods_through_to_the_api_server_and_nobody
         [f"-q --add-{RICH}", f"-q --permanent --add-{RICH}"],
         [f"-q --remove-{RICH}", f"-q --permanent --remove-{RICH}"],
     )
+
+
+def test_firewalld_gets_a_zone_of_pods_that_goes_again(tmp_path: Path) -> None:
+    """Its files by the journal; it is asked to read them at the end of each way. The real one: test_firewall_hosts."""
+    spec = cluster(firewall="open", workers=0)
+    ports = ("10250/tcp", "30000:32767/tcp", "6443/tcp", "2379:2380/tcp")
+    step = firewall(spec, spec.hosts[0], bare("cp-0", firewall="firewalld", open_ports=ports, forwarded=()))
+    assert isinstance(step, Step) and step.title == "forward packets of pods, 10.244.0.0/16, in firewalld"
+    assert step.script.rstrip().endswith("firewall-cmd -q --reload")
+    # Undone last, when the files have gone.
+    assert step.script.index("undo firewalld-reload") < step.script.index("\nput ")
+    written = re.findall(r"^put (\S+) 644 (\S+)$", step.script, re.MULTILINE)
+    texts = {path: ET.fromstring(base64.b64decode(text)) for path, text in written}
+    zone = texts["/etc/firewalld/zones/longboat.xml"]
+    assert [each.get("port") for each in zone.iter("port")] == ["10250", "30000-32767", "6443", "2379-2380"]
+    assert [each.get("address") for each in zone.iter("source")] == ["10.244.0.0/16"]
+    assert set(texts) == {
+        "/etc/firewalld/zones/longboat.xml", "/etc/firewalld/policies/longboat-in.xml",
+        "/etc/firewalld/policies/longboat-out.xml",
+    }  # fmt: skip
 
 
 def test_hosts_of_a_cluster_are_open_for_each_other(tmp_path: Path) -> None:

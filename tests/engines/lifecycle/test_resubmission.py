@@ -104,6 +104,10 @@ def test_what_may_not_be_the_same() -> None:
     ]
     assert changed_since(submission, is_cluster=False)[-1] == "the Python environment /nowhere/venv is gone"
     assert changed_since(Submission(job=JOB, base="/"), is_cluster=False) == []
+    seen = {"worker": f"python:3.12@sha256:{'1' * 64}"}
+    assert changed_since(Submission(job=JOB, base="/"), is_cluster=True, images=seen) == [
+        f"images named by a tag may be others now; these were: python:3.12@sha256:{'1' * 64}"
+    ]
 
 
 def test_the_same_python_again() -> None:

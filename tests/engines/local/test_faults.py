@@ -31,6 +31,8 @@ def test_a_killed_supervisor_is_noticed_and_the_run_is_lost(local: LocalJobs) ->
     assert "supervisor" in ended.reason
     assert local.place.processes(run.uid) == []
     assert local.text(run.name).count("ready") == 4
+    queued = [path.name for path in (local.home.root / "queue").iterdir() if path.name[0] != "."]
+    assert queued == [], "its place in the queue went with it"
     after = local.run("print('free')", name="after", gpus=2, environment=local.place.with_gpus("a", "b"))
     assert after.phase == "succeeded"
 
@@ -45,6 +47,28 @@ def test_a_killed_supervisor_and_retries(local: LocalJobs) -> None:
     ended = local.wait(run.name)
     assert (ended.phase, ended.attempt) == ("succeeded", 1), ended.reason
     assert [attempt.failure and attempt.failure.cause for attempt in ended.attempts] == ["lost", None]
+
+
+ECHO = "\nprint('who', os.environ.get('WHO'), os.environ.get('LOOKS'), os.environ.get('HF_TOKEN'), flush=True)\n"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["killed", "restarted"])
+def test_the_environment_of_who_looks_reaches_no_retry(local: LocalJobs, is_restarted: bool) -> None:
+    own = {**local.place.environment, "WHO": "submitter"}
+    run = local.submit("import os" + ECHO + WAITS, retries={"count": 1, "backoff": "0s"}, environment=own)
+    local.until_said(run.name, "ready")
+    kept = Path(f"/dev/shm/longboat-{run.uid}.environment")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    if is_restarted:  # memory is empty then
+        kept.unlink()
+    local.kill(local.supervisor(run.name))
+    looks = {**local.place.environment, "WHO": "looker", "LOOKS": "yes", "HF_TOKEN": "of the looker"}
+    LocalEngine(local.home.root, environment=looks).status(run.name)
+    local.until(lambda: "ready" in local.text(run.name, attempt=1), "it is tried again")
+    assert ("who None None None" if is_restarted else "who submitter None None") in local.text(run.name, attempt=1)
+    local.let_go(run.name)
+    assert local.wait(run.name).phase == "succeeded"
+    local.until(lambda: not kept.exists(), "nothing is kept after the end")
 
 
 def test_wait_and_follow_notice_it_by_themselves(local: LocalJobs) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from longboat.core.errors import NotFound
+from longboat.engines.local import removal
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.removal import remove_run
 from tests.engines.local.conftest import LocalJobs
@@ -18,6 +22,36 @@ def test_leftovers_of_an_interrupted_removal_go_with_the_next(local: LocalJobs) 
     assert [status.name for status in local.engine.list()] == [run.name]
     local.engine.delete(run.name)
     assert list(local.home.runs.iterdir()) == []
+
+
+def test_the_same_command_removes_what_a_killed_one_left(local: LocalJobs) -> None:
+    left = local.home.folder("runs") / ".gone-abc123"
+    (left / "deep").mkdir(parents=True)
+    with pytest.raises(NotFound):
+        local.engine.delete("train")
+    assert not left.exists()
+
+
+def test_a_purge_that_was_killed_is_finished_by_the_next(local: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run is gone by then: without a note nobody would find the checkpoints again."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> list[str]:
+        raise Killed
+
+    code = "import longboat\nwith longboat.checkpoint(1) as folder:\n    open(folder + '/weights', 'w').close()"
+    checkpoints = Path(local.run(code, name="train").checkpoint_dir or "")
+    draft = local.home.folder(removal.NOTES) / f"{local.engine.status('train').uid}.json.1.tmp"
+    draft.touch()  # an earlier one was killed while it wrote its note
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(removal, "purge_folder", killed)
+        local.engine.delete("train", purge=True)
+    assert (checkpoints / "step-1").is_dir() and local.engine.list() == [] and not draft.exists()
+    assert local.engine.kept_checkpoints("train") == str(checkpoints)
+    local.engine.delete("train", purge=True)
+    assert not checkpoints.exists() and local.engine.kept_checkpoints("train") is None
 
 
 def test_a_run_without_a_readable_record(local: LocalJobs) -> None:

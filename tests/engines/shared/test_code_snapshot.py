@@ -11,7 +11,14 @@ from longboat.bundles.snapshot import CodeSnapshot, take
 from longboat.bundles.store import BundleStore
 from longboat.core.jobs import Command, Job, Role, Volume
 from longboat.core.runs import Explanation, Failure, RankReport
-from longboat.engines.shared.code_snapshot import code_notices, missed_by, with_environments, with_missed_files
+from longboat.engines.shared.advice import INSTALL
+from longboat.engines.shared.code_snapshot import (
+    code_notices,
+    missed_by,
+    still_needed,
+    with_environments,
+    with_missed_files,
+)
 from longboat.engines.shared.home import Home
 from tests.bundles.trees import commit_all, make
 
@@ -96,3 +103,9 @@ def test_a_failure_about_something_else_names_nothing(snapshot: CodeSnapshot) ->
     elsewhere = msgspec.structs.replace(snapshot, root="")
     failure = Failure(cause="exception", exit_code=1, message="FileNotFoundError: 'data/x.npy'")
     assert missed_by(elsewhere, job("python train.py"), failure, is_cluster=False) == []
+
+
+def test_a_module_that_stays_behind_need_not_be_installed() -> None:
+    steps = ["longboat logs train", f"{INSTALL}helper where the run has its Python"]
+    assert still_needed(steps, missed=["helper"]) == steps[:1]
+    assert still_needed(steps, missed=[]) == steps

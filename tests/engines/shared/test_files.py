@@ -5,20 +5,28 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from longboat.core.errors import EngineError
 from longboat.engines.local.records import LocalState
+from longboat.engines.shared import files
 from longboat.engines.shared.files import (
     disk,
+    find_program,
     locked,
     log_line,
+    new_lock,
     open_lock,
     read_value,
     remove_abandoned,
+    remove_free_locks,
     remove_tree,
+    take_lock,
     try_lock,
     write_bytes,
     write_value,
@@ -113,16 +121,74 @@ def test_everything_is_removed_and_links_are_not_followed(tmp_path: Path) -> Non
     assert (outside / "precious").exists() and not (tmp_path / "alias").is_symlink()
 
 
-def test_old_drafts_go_unless_somebody_holds_their_lock(tmp_path: Path) -> None:
-    for name in (".new-killed", ".new-before-its-lock", ".new-held", ".new-young", "service"):
+def test_drafts_go_unless_somebody_holds_their_lock_or_may_not_have_it_yet(tmp_path: Path) -> None:
+    for name in (".new-killed", ".new-without", ".new-held", ".new-before-its-lock", ".new-making-it", "service"):
         (tmp_path / name / "versions").mkdir(parents=True)
-    locks = [open_lock(tmp_path / name / "x.lock") for name in (".new-killed", ".new-held")]
+    locks = [new_lock(tmp_path / name / "x.lock") for name in (".new-killed", ".new-held")]
     os.close(locks[0])
-    assert try_lock(locks[1])
-    for path in tmp_path.iterdir():
-        if path.name != ".new-young":
-            os.utime(path, (1, 1))
+    open_lock(tmp_path / ".new-making-it" / ".x.lock")
+    os.utime(tmp_path / ".new-without", (1, 1))
+    os.utime(tmp_path / ".new-held", (1, 1))
     remove_abandoned(tmp_path)
     os.close(locks[1])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".new-held", ".new-young", "service"]
+    kept = [".new-before-its-lock", ".new-held", ".new-making-it", "service"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
     remove_abandoned(tmp_path / "nowhere")
+
+
+def test_a_program_is_found_as_shutil_finds_it(tmp_path: Path) -> None:
+    for name, mode in (("plain", 0o644), ("program", 0o755)):
+        for folder in ("a", "b"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / name).write_text("#!/bin/sh\n")
+            (tmp_path / folder / name).chmod(mode)
+    (tmp_path / "c" / "program").mkdir(parents=True)
+    path = os.pathsep.join(str(tmp_path / folder) for folder in ("nowhere", "c", "b", "a"))
+    for name in ("program", "plain", "missing"):
+        assert find_program(name, path) == shutil.which(name, path=path), name
+
+
+def test_a_lock_that_nobody_holds_is_removed_and_one_that_is_held_stays(tmp_path: Path) -> None:
+    held = take_lock(tmp_path / "held")
+    assert held is not None and take_lock(tmp_path / "held") is None
+    child = os.dup(held)  # as a launcher inherits it
+    (tmp_path / "left").touch()  # by a process that was killed
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "held")
+    os.close(held)
+    remove_free_locks(tmp_path)
+    assert {entry.name for entry in tmp_path.iterdir()} == {"held", "elsewhere"}
+    os.close(child)
+    remove_free_locks(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["elsewhere"]
+    remove_free_locks(tmp_path / "nowhere")
+
+
+def test_a_lock_that_is_removed_while_it_is_opened_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def removed_meanwhile(descriptor: int) -> bool:
+        (tmp_path / "block").unlink()
+        return try_lock(descriptor)
+
+    monkeypatch.setattr(files, "try_lock", removed_meanwhile)
+    assert take_lock(tmp_path / "block") is None
+
+
+def test_no_two_have_the_same_lock_while_others_are_removed(tmp_path: Path) -> None:
+    having: set[str] = set()
+    twice: list[str] = []
+
+    def take_and_give_back(number: int) -> None:
+        for turn in range(300):
+            name = str((number + turn) % 3)
+            descriptor = take_lock(tmp_path / name)
+            if descriptor is not None:
+                if name in having:
+                    twice.append(name)
+                having.add(name)
+                time.sleep(0)
+                having.discard(name)
+                os.close(descriptor)
+            remove_free_locks(tmp_path)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(take_and_give_back, range(8)))
+    assert twice == [] and list(tmp_path.iterdir()) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.errors import EngineError, NotFound, SecretMissing, UsageError
 from longboat.core.jobs import Secret
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secrets import list_secrets, read_secrets, readable_secrets, remove_secret, set_secret
@@ -50,9 +50,10 @@ def test_a_secret_is_read_from_a_file(store: Home, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("secret", [Secret(name="GONE"), Secret(name="T", env="GONE"), Secret(name="T", store="GONE")])
 def test_nowhere(store: Home, secret: Secret) -> None:
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(SecretMissing) as caught:
         read_secrets(store, [secret], {"OTHER": "value-of-other"})
     assert secret.name in caught.value.message and "GONE" in (caught.value.hint or "")
+    assert caught.value.exit_code == 202
     assert "value-of-other" not in f"{caught.value.message}{caught.value.hint}"
 
 

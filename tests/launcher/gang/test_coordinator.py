@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -296,7 +297,7 @@ def test_a_failure_of_ranks_is_restarted_in_place_by_the_job_s_retries() -> None
 
 
 def test_what_is_not_restarted_in_place() -> None:
-    """A member that cannot stay, ranks that never started, a stop, a lost node, a pod that was taken away."""
+    """A member that cannot stay, ranks that never started, a stop, a lost node, node 0 that was taken away."""
     others = [failed(stays=False), failed(has_gone=False)]
     for event in ("stop", "evicted", "lost"):
         gang = coordinator(["a-0", "a-1"])
@@ -306,9 +307,31 @@ def test_what_is_not_restarted_in_place() -> None:
         if event == "stop":
             gang.stop(None, 1.0)
         elif event == "evicted":
-            gang.evicted("a-1", 1.0)
+            gang.evicted("a-0", 1.0)
         else:
             gang.lost("a-1", 0.5, "silent", 1.0)
-        gang.ended("a-0", outcome(143, by="failure", stays=True, arrival=2.0), 2.0)
+        gang.ended("a-0", outcome(143, by="failure", stays=event != "evicted", arrival=2.0), 2.0)
         others.append(gang)
     assert [gang.restart(RULE, 0, gang.verdict()) for gang in others] == [None] * 5
+
+
+@pytest.mark.parametrize("event", ["evicted", "replaced"])
+def test_a_member_whose_pod_is_made_anew_is_waited_for(event: str) -> None:
+    gang = coordinator(["a-0", "a-1", "a-2"])
+    for node in gang.members:
+        gang.heard(node, 0.0)
+        gang.ready(node, None)
+    if event == "evicted":
+        gang.evicted("a-1", 1.0)
+        gang.ended("a-1", outcome(208, cause="preemption", stays=False, arrival=2.0), 2.0)
+    else:
+        gang.replaced("a-1", 0.5, "a second one", 1.0)
+    gang.ended("a-0", outcome(143, by=event, stays=True, arrival=2.0), 2.0)
+    assert not gang.is_over
+    gang.ended("a-2", outcome(143, by=event, stays=True, arrival=3.0), 3.0)
+    assert gang.is_over
+    order = gang.restart(RULE, 0, gang.verdict())
+    assert order is not None and (order["attempt"], order["replaced"]) == (1, ["a-1"])
+    assert order["ended"]["cause"] == ("preemption" if event == "evicted" else "lost")
+    assert from_leader(order) == order
+    assert gang.restart(RULE, 2, gang.verdict()) is None, "it costs a retry"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from longboat.launcher.gang.handshake import LINE, MPI, PROOF_SIZE, proof
+from longboat.launcher.gang.handshake import LINE, MPI, PROOF_SIZE, frame, proof
 from tests.launcher.hostile import Crowd, Flood, garbage, limit_descriptors, open_descriptors, throw
 from tests.launcher.nodes import Node
 from tests.launcher.pods import Pods
@@ -46,6 +47,24 @@ def test_one_packet_without_a_token_changes_nothing(make_pods: MakePods) -> None
     (pods.folder / "enough").touch()
     assert [pods.wait(each) for each in range(3)][2] == 7
     assert (pods.verdict["exit_code"], pods.verdict["node"]) == (7, "worker-2")
+
+
+def test_the_token_of_another_gang_opens_nothing(make_pods: MakePods) -> None:
+    """Who may read the Secrets of one namespace: the same request, proved with its token and with the one here."""
+    pods = make_pods(script=UNTIL_TOLD, roles={"worker": 1, "far": 1})
+    pods.start(0)
+    pods.until(lambda: pods.beat(0).get("phase") == "waiting")
+    request = frame(b"H", b'{"node": "far-0", "session": "s", "got": 0}')
+    own = pods.root(0).joinpath("gang", "token").read_bytes()
+    answers = []
+    for proved in (proof(b"of another gang", LINE), proof(own, MPI), proof(own, LINE)):
+        with socket.create_connection(("127.0.0.2", pods.gang["line"]["port"]), timeout=20) as stranger:
+            stranger.sendall(proved + request)
+            try:
+                answers.append(stranger.recv(1))
+            except ConnectionResetError:
+                answers.append(b"")
+    assert answers == [b"", b"", b"W"]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

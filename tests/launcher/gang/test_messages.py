@@ -48,6 +48,8 @@ ORDERS: list[dict[str, Any]] = [
     {"do": "end", "reason": "stop", "grace_s": 0.5},
     {"do": "end", "reason": "success", "grace_s": 30.0, "newest": 12},
     {"do": "dump"},
+    {"do": "restart", "attempt": 1, "delay_s": 0.0, "ended": OUTCOME},
+    {"do": "restart", "attempt": 1, "delay_s": 0.0, "ended": OUTCOME, "replaced": ["worker-1"]},
 ]
 
 

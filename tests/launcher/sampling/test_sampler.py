@@ -77,8 +77,9 @@ def test_the_last_steps_are_kept_before_event_files_are_read(tmp_path: Path, mon
     """The end of the node waits for a sampler for a short time only, and event files may be long."""
     (tmp_path / "steps").mkdir()
     plan = SimpleNamespace(
-        node="worker-0", role="worker", attempt=0, workdir=str(tmp_path), artifacts_dir=None, checkpoint_dir=None
-    )
+        node="worker-0", node_rank=1, role="worker", attempt=0, workdir=str(tmp_path), artifacts_dir=None,
+        checkpoint_dir=None,
+    )  # fmt: skip
     rank: Any = SimpleNamespace(rank=0, usage={})
     state: Any = SimpleNamespace(
         ranks=[rank], plan=plan, env={}, gpus=[], path=lambda *names: str(tmp_path.joinpath(*names))

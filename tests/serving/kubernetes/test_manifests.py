@@ -23,8 +23,10 @@ from longboat.serving.kubernetes.manifests import (
 from longboat.serving.kubernetes.status import (
     GOLDEN_FAILED,
     UNFINISHED,
+    failed_starts,
     is_older,
     phase_of,
+    promoted_record,
     record_of,
     status_of,
     takes_requests,
@@ -243,6 +245,32 @@ def test_a_status_with_a_canary() -> None:
     wrong = status_of(stable, observed(newer, 1, 0, "svc-canary"), "golden case 1 of 5 (POST /p): x", "ns")
     assert wrong.phase == "degraded"
     assert status_of(observed(SERVED, 0, 0), None, "has no pods yet", "ns").reason == UNFINISHED
+
+
+def test_a_failed_version_gives_nothing_on() -> None:
+    first = msgspec.structs.replace(SERVED, last_command=("old",), last_serve=Serve(replicas=1, ready="/old"))
+    second = msgspec.structs.replace(first, serve=Serve(replicas=4, ready="/new"))
+    kept = second.without_failed()
+    assert (kept.command, kept.serve) == (("old",), Serve(replicas=4, ready="/old"))
+    first_of_all = SERVED.without_failed()
+    assert (first_of_all.command, first_of_all.serve, first_of_all.failed) == (SERVED.command, SERVED.serve, (7,))
+
+
+def test_starts_that_failed_count_until_a_version_was_there() -> None:
+    waiting = {"status": {"containerStatuses": [{"restartCount": 3}]}, "metadata": {}}
+    assert failed_starts({}, [waiting, {"metadata": {}}]) == 3
+    was_there = {"status": {"conditions": [{"type": "Progressing", "reason": "NewReplicaSetAvailable"}]}}
+    assert failed_starts(was_there, [waiting]) == 0
+    ready = {**waiting, "status": {**waiting["status"], "conditions": [{"type": "Ready", "status": "True"}]}}
+    assert failed_starts({}, [ready]) == 0
+
+
+def test_a_canary_brings_what_is_asked_of_replicas() -> None:
+    stable = msgspec.structs.replace(SERVED, serve=Serve(replicas=3, max_replicas=5, ready="/old", port=81))
+    canary = msgspec.structs.replace(SERVED, version=9, serve=Serve(replicas=1, ready="/new"))
+    promoted = promoted_record(stable, canary)
+    assert promoted.version == 9
+    assert promoted.serve == Serve(replicas=3, max_replicas=5, ready="/new", port=81)
 
 
 def test_pods_that_take_requests() -> None:

@@ -74,7 +74,9 @@ def answers(engine: KubernetesEngine) -> set[float]:
 @pytest.mark.pods
 def test_a_service_in_a_cluster(engine: KubernetesEngine) -> None:
     services = ClusterServices(engine)
-    services.serve(ServiceRequest(run="train", step=1, name="svc", command=GOOD, serve=Serve(ready="/", drain_s=1.0)))
+    settings = Serve(ready="/", drain_s=1.0, follow="newest")
+    began = ServiceRequest(run="train", step=1, name="svc", command=GOOD, serve=settings, is_followed=True)
+    services.serve(began)
     status = services.wait("svc", timeout_s=LONG_S)
     assert (status.ready, status.replicas, status.run, status.step) == (1, 1, "train", 1)
     assert status.url == f"http://svc.{engine.client.namespace}.svc:80"
@@ -83,8 +85,9 @@ def test_a_service_in_a_cluster(engine: KubernetesEngine) -> None:
     assert TOKEN not in json.dumps([pod, *engine.client.list(DEPLOYMENT).items])
     holding = [body["metadata"]["name"] for body in engine.client.list(SECRET).items if ENCODED in json.dumps(body)]
     assert sorted(name.partition("-")[0] for name in holding) == ["svc", "train"]
-    # The newest checkpoint; the old pod stays until the new one has given its golden answers.
-    services.serve(ServiceRequest(run="train", name="svc"))
+    # It follows to the newest checkpoint; the old pod stays until the new one has given its golden answers.
+    assert services.follow("svc") == 2
+    assert services.follow("svc") is None, "that one is being rolled out"
     assert services.wait("svc", timeout_s=LONG_S).version == 2
     eventually(lambda: answers(engine) == {2.0}, "the new version answers alone")
     # A bad one never becomes ready, and what was there stays.
@@ -92,6 +95,12 @@ def test_a_service_in_a_cluster(engine: KubernetesEngine) -> None:
     with pytest.raises(Refused, match=r"golden case 1 of 2 .* answer.y is 1.5, expected 1: differs by 0.5"):
         services.wait("svc", timeout_s=LONG_S)
     assert answers(engine) == {2.0} and services.status("svc").phase == "degraded"
+    # What comes after it takes nothing of it, and a canary is judged by itself.
+    services.serve(ServiceRequest(run="train", step=1, name="svc", weight=50))
+    assert services.wait("svc", timeout_s=LONG_S).canary == "train:1"
+    services.promote("svc")
+    status = services.wait("svc", timeout_s=LONG_S)
+    assert (status.phase, status.step, status.canary) == ("ready", 1, None)
     services.stop("svc")
     for kind in (DEPLOYMENT, POD, SECRET, SERVICE):
         assert engine.client.list(kind, labels=f"{NAME}=svc").items == []

@@ -22,6 +22,7 @@ from longboat.core.jobs import Checkpoints, Job, Role, Serve
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.shared.files import remove_abandoned
+from longboat.sdk.services import explain_service
 from longboat.serving.local.records import ServiceFolder
 from longboat.serving.local.services import LocalServices
 from longboat.serving.requests import ServiceRequest
@@ -134,8 +135,8 @@ def services(home: Path, tmp_path: Path) -> Iterator[LocalServices]:
 
 
 def files_of(home: Path) -> set[str]:
-    """What is in a home, without the locks that are never removed."""
-    kept = ("ports", "addresses", "queue", "bundles")
+    """What is in a home, without the two locks that are never removed."""
+    kept = ("queue", "bundles")
     paths = (path.relative_to(home) for path in home.rglob("*"))
     return {str(path) for path in paths if path.parts[0] not in kept}
 
@@ -166,7 +167,88 @@ def test_no_request_is_lost_over_an_update_and_a_killed_replica(services: LocalS
     assert (status.step, status.phase) == (2, "degraded") and "golden" in status.reason
     services.stop("svc")
     # The run and its checkpoints are as before; of the service nothing is left.
-    assert files_of(home) <= before | {"services", "submissions"}
+    left = before | {"services", "submissions"}
+    eventually(lambda: files_of(home) <= left, "the last process has given its ports back")
+
+
+def test_what_comes_after_a_failed_version_takes_nothing_of_it(services: LocalServices) -> None:
+    services.serve(ServiceRequest(run="train", step=1, name="svc", command=GOOD, serve=Serve(ready="/", start_s=60)))
+    url = services.wait("svc", timeout_s=60).url
+
+    def fail() -> None:
+        settings = Serve(ready="/nowhere", golden=False)
+        services.serve(ServiceRequest(run="train", step=1, name="svc", command=("false",), serve=settings))
+        with pytest.raises(Refused, match="3 starts failed"):
+            services.wait("svc", timeout_s=60)
+        assert get(url)["pid"] and services.settings("svc") == Serve(ready="/", start_s=60)
+
+    fail()
+    services.serve(ServiceRequest(run="train", name="svc", weight=50))
+    status = services.wait("svc", timeout_s=60)
+    assert (status.phase, status.step, status.canary) == ("ready", 1, "train:2")
+    services.promote("svc")
+    status = services.wait("svc", timeout_s=60)
+    assert (status.phase, status.step, status.canary) == ("ready", 2, None)
+    fail()
+    services.serve(ServiceRequest(run="train", step=1, name="svc"))
+    assert services.wait("svc", timeout_s=60).step == 1
+    # A canary that fails takes nothing over, and goes without a word about it.
+    services.serve(ServiceRequest(run="train", step=1, name="svc", command=BAD, weight=10))
+    with pytest.raises(Refused, match="golden case 1 of 2"):
+        services.wait("svc", timeout_s=60)
+    with pytest.raises(Refused, match="golden case 1 of 2"):
+        services.promote("svc")
+    services.promote("svc", 0)
+    assert services.wait("svc", timeout_s=60).phase == "ready"
+
+
+LONG_TRAIN = """
+import json, os, sys, time, longboat
+for step in (1, 2, 3):
+    while not os.path.exists(os.path.join(sys.argv[1], str(step))):
+        time.sleep(0.05)
+    with longboat.checkpoint(step) as folder:
+        with open(os.path.join(folder, "model.json"), "w") as file:
+            json.dump(step, file)
+        wrong = 1 if step == 2 else 0  # of the second: its model answers otherwise
+        longboat.golden([1], [{"y": step + wrong}])
+"""
+
+
+def test_a_service_that_follows_goes_on_to_new_checkpoints_and_past_a_bad_one(
+    services: LocalServices, tmp_path: Path
+) -> None:
+    (tmp_path / "project" / "long.py").write_text(LONG_TRAIN)
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    role = Role(name="worker", run=("python", "long.py", str(ready)))
+    job = Job(name="long", roles=(role,), ends=("worker",), checkpoints=Checkpoints())
+    base = str(tmp_path / "project")
+    services._engine.submit(Submission(job=job, base=base, environment=os.environ, run_id="long"))
+    (ready / "1").touch()
+    eventually(lambda: services._engine.status("long").checkpoint, "the first checkpoint")
+    settings = Serve(replicas=2, ready="/", drain_s=20.0, follow="newest")
+    services.serve(ServiceRequest(run="long", name="svc", command=GOOD, serve=settings))
+    status = services.wait("svc", timeout_s=60)
+    assert (status.step, status.follow) == (1, "newest")
+    load = Load(status.url)
+    try:
+        (ready / "2").touch()
+        eventually(lambda: services.status("svc").phase == "degraded", "the bad one is refused")
+        status = services.status("svc")
+        assert status.step == 1 and status.reason.startswith("long:2 takes no requests: golden case 1 of 1")
+        explained = explain_service(services._engine, "svc")
+        assert explained is not None and "the service svc is degraded: long:2 takes no requests" in explained.headline
+        (ready / "3").touch()
+        eventually(lambda: load.answers.get(3.0, 0) > 20, "the next one takes requests")
+        assert services.wait("svc", timeout_s=60).step == 3
+    finally:
+        load.stop()
+    assert load.failed == [] and set(load.answers) == {1.0, 3.0}
+    # A step that somebody names stays.
+    services.serve(ServiceRequest(run="long", step=1, name="svc"))
+    status = services.wait("svc", timeout_s=60)
+    assert (status.step, status.follow) == (1, None)
 
 
 @pytest.mark.soak

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.core.errors import EngineError, UsageError
+from longboat.core.errors import EngineError, SecretMissing, UsageError
 from longboat.core.jobs import Job, Role, Secret, Serve
 from longboat.core.runs import REPLICA_OF
 from longboat.engines.engine import Submission
@@ -21,6 +21,7 @@ from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.supervise.processes import identify
 from longboat.engines.shared.home import Home
 from longboat.serving.local import spawn
+from longboat.serving.local.listening import checked_port
 from longboat.serving.local.records import (
     ReplicaPhase,
     ReplicaState,
@@ -30,7 +31,7 @@ from longboat.serving.local.records import (
     WantedService,
 )
 from longboat.serving.local.replicas import Replica
-from longboat.serving.local.services import LocalServices, checked_port
+from longboat.serving.local.services import LocalServices
 from longboat.serving.local.supervisor import ServiceSupervisor
 from longboat.serving.requests import ServiceRequest
 
@@ -261,6 +262,9 @@ def test_who_has_not_the_secrets_of_a_service_does_not_take_it_over(home: Path) 
     (status,) = LocalServices(LocalEngine(home)).list()
     assert status.phase == "failed" and "secret SERVE_TOKEN is neither in the environment" in status.reason
     assert not folder.is_supervised()
+    with pytest.raises(SecretMissing, match="SERVE_TOKEN") as caught:
+        LocalServices(LocalEngine(home)).wait("svc")
+    assert caught.value.exit_code == 202 and "longboat secret set" in (caught.value.hint or "")
     services = LocalServices(LocalEngine(home, environment={**os.environ, "SERVE_TOKEN": "abcdefgh"}))
     assert services.status("svc").phase == "ready" and folder.is_supervised()
     assert LocalServices(LocalEngine(home)).status("svc").phase == "ready"

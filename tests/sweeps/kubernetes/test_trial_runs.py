@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 
 from longboat.core.errors import EngineError
+from longboat.core.jobs import Sweep
 from longboat.engines.kubernetes.manifests import retry_template
+from longboat.engines.kubernetes.reconcile.workqueue import RunKey
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import State, Storage
 from longboat.engines.kubernetes.status import STARTING
 from longboat.engines.shared.stop_request import StopRequest
 from longboat.sweeps import drive as drive_module
 from longboat.sweeps.drive import SweepDriver
+from longboat.sweeps.kubernetes.controller import SweepController
 from longboat.sweeps.kubernetes.store import ClusterSweep, SweepChanged, read_sweep
 from longboat.sweeps.kubernetes.sweep_objects import map_name, pack_state
 from longboat.sweeps.kubernetes.trial_runs import ClusterTrials
+from longboat.sweeps.record import needs_submitter
 from longboat.sweeps.trials import SweepState, SweepTrial
 from tests.sweeps.kubernetes.memory_cluster import (
     GRID,
@@ -273,3 +277,11 @@ def test_a_state_of_another_version_is_not_replaced() -> None:
     with pytest.raises(EngineError, match="more than|about another|damaged"):
         client.bodies["ConfigMap", map_name("s")]["binaryData"]["state"] = "AAAA"
         mine.state()
+
+
+def test_a_controller_leaves_a_sweep_of_optuna_to_its_submitter() -> None:
+    for method, is_driven in (("random", True), ("optuna", False)):
+        client = cluster_with(Sweep(space={"x": (0.1, 0.2)}, method=method, trials=2))
+        controller = SweepController(client, say=print)  # type: ignore[arg-type]
+        assert (controller._open(RunKey("default", "s")) is not None) is is_driven
+        assert needs_submitter(ClusterSweep(client, "s").record()) is not is_driven

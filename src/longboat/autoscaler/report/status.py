@@ -33,6 +33,7 @@ NAME = "longboat-autoscaler-status"
 DETAILS = "longboat-autoscaler-report"
 MOST = 50  # rows of each list: the object stays far below 1 MiB
 REFRESH_S = 30.0  # so old may an unchanged report be; older means that the autoscaler is down
+SETTLE_S = 10.0  # so old may one be in which only numbers have changed: while machines boot every loop changes some
 
 
 class PoolReport(Value, frozen=True):
@@ -171,6 +172,13 @@ def read_report(client: Client, home: str) -> Report | None:
     return None
 
 
+def is_urgent(before: Report, now: Report) -> bool:
+    """Whether somebody waits for what has changed: the gate plans with the machines that boot, people with the rest."""
+    if now.is_public:
+        return (before.upcoming, before.pools, before.identity) != (now.upcoming, now.pools, now.identity)
+    return (before.deeds, before.trouble, before.warnings) != (now.deeds, now.trouble, now.warnings)
+
+
 class Reporter:
     """A listener of the loop: writes when something has changed, else every half minute."""
 
@@ -178,7 +186,7 @@ class Reporter:
         self._client, self._home, self._identity, self._say = client, home, identity, say
         self._report: Report | None = None
         self._is_read = False
-        self._written: dict[str, tuple[bytes, float]] = {}  # what was written when
+        self._written: dict[str, tuple[Report, bytes, float]] = {}  # what was written when
         self._trouble = ""
 
     def turned(self, turn: LoopTurn) -> None:
@@ -198,13 +206,15 @@ class Reporter:
             self._write_one(name, report)
 
     def _write_one(self, name: str, report: Report) -> None:
-        """Skipped while unchanged: the public report changes more rarely than the full one."""
-        text, at = self._written.get(name, (b"", 0.0))
+        """Skipped while nothing has changed that somebody waits for: the loop comes again soon."""
         new = msgspec.json.encode(msgspec.structs.replace(report, at=0.0))
-        if new == text and time.monotonic() - at < REFRESH_S:
-            return
+        if name in self._written:
+            before, text, at = self._written[name]
+            age_s = time.monotonic() - at
+            if age_s < (REFRESH_S if new == text else 0.0 if is_urgent(before, report) else SETTLE_S):
+                return
         if self._try(lambda: self._client.apply(self._body(name, report))):
-            self._written[name] = (new, time.monotonic())
+            self._written[name] = (report, new, time.monotonic())
         else:
             self._written.pop(name, None)
 

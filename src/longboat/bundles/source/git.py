@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from longboat.bundles.source import secret_files
@@ -174,6 +173,8 @@ def _unquoted(text: str) -> str:
 
 def _run(root: str, arguments: tuple[str, ...], data: bytes = b"") -> tuple[int, bytes, str]:
     """Exit code, output, and what git complained about."""
+    import subprocess  # not at the start: only a tree under git needs it
+
     try:
         result = subprocess.run(
             _command(root, arguments),
@@ -191,7 +192,8 @@ def _run(root: str, arguments: tuple[str, ...], data: bytes = b"") -> tuple[int,
 
 def _first_bytes(root: str, arguments: tuple[str, ...], most: int) -> bytes:
     """At most that many bytes of the output; git is ended when there are more, or when it takes too long."""
-    import threading  # here: only a tree under git needs it
+    import subprocess
+    import threading
 
     with subprocess.Popen(
         _command(root, arguments),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import posixpath
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-_MISSING = re.compile(
+from longboat.core.guards.lazy_pattern import lazy_pattern
+
+_MISSING = lazy_pattern(
     r"No such file or directory|not found|does not exist|doesn't exist|can't open|cannot open|[Uu]nable to open"
     r"|FileNotFoundError|not a directory|cannot access|Cannot find"
 )
-_MODULE = re.compile(r"No module named '?([A-Za-z_][\w.]*)'?")
-_QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"|`([^`\n]+)`")
-_WRITTEN = re.compile(
+_MODULE = lazy_pattern(r"No module named '?([A-Za-z_][\w.]*)'?")
+_QUOTED = lazy_pattern(r"'([^'\n]+)'|\"([^\"\n]+)\"|`([^`\n]+)`")
+_WRITTEN = lazy_pattern(
     r"(^|[-_./])(out|output|outputs|save|log|logs|logdir|result|results|runs?|wandb|ckpts?|checkpoints?)([-_./]|$)"
 )
 """Words that name what a training writes: that such a folder stays behind is what everybody wants."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from typing import NamedTuple
@@ -52,6 +51,8 @@ def read_into(store: BundleStore, root: str, path: str, *, keeps_secrets: bool, 
 
 
 def _read_small(store: BundleStore, fd: int, path: str, before: os.stat_result, keeps_secrets: bool) -> FileContent:
+    import hashlib  # not at the start: see `digests`
+
     try:
         data = os.read(fd, before.st_size + 1)
     except OSError as error:

@@ -5,7 +5,7 @@ A guess that errs on the careful side: a file named here can always be included 
 
 from __future__ import annotations
 
-import re
+from longboat.core.guards.lazy_pattern import lazy_pattern
 
 MAX_SCANNED_BYTES = 256 << 10
 """Only small text files are looked into: that is where keys live, and large ones would cost time."""
@@ -41,10 +41,10 @@ _TOKENS: tuple[tuple[bytes, str, bytes], ...] = (
     (b"npm_", "an npm token", rb"\bnpm_[A-Za-z0-9]{36}"),
     (b"pypi-", "a PyPI token", rb"\bpypi-AgE[A-Za-z0-9_-]{50,}"),
 )
-_MATCHERS = tuple((needle, what, re.compile(pattern)) for needle, what, pattern in _TOKENS)
+_MATCHERS = tuple((needle, what, lazy_pattern(pattern)) for needle, what, pattern in _TOKENS)
 _CREDENTIALS = {
-    ".npmrc": re.compile(rb"(?m)^[^#;\n]*_(?:authToken|auth|password)\s*="),
-    ".pypirc": re.compile(rb"(?m)^\s*password\s*[:=]\s*\S"),
+    ".npmrc": lazy_pattern(rb"(?m)^[^#;\n]*_(?:authToken|auth|password)\s*="),
+    ".pypirc": lazy_pattern(rb"(?m)^\s*password\s*[:=]\s*\S"),
 }
 
 

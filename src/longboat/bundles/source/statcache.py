@@ -6,7 +6,6 @@ within the same tick of the clock would not show.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 
@@ -17,6 +16,7 @@ from longboat.bundles.disk import replace_file
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import LongboatError
 from longboat.core.guards.decoding import decode_msgpack
+from longboat.core.guards.digests import sha256_of
 from longboat.core.jobs import Value
 
 _VERSION = 1
@@ -40,7 +40,7 @@ class StatCache:
     def __init__(self, store: BundleStore, root: str) -> None:
         self._store = store
         self._root = root
-        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+        name = sha256_of(os.fsencode(root))[:32]
         self._file = f"{store.root}/cache/{name}"
         self._started_ns = time.time_ns()
         self.synced_until_ns = 0

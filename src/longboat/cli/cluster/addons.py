@@ -16,7 +16,8 @@ from longboat.clusters.addons.addon import AddonInputs, PoolsText
 from longboat.clusters.addons.install import AddonFailure, dry_run_line, in_order, install_addons, plan_addons
 from longboat.clusters.addons.observe import addon_statuses
 from longboat.clusters.addons.remove import remove_addons
-from longboat.clusters.hosts.connection import check
+from longboat.clusters.admin_kubeconfig import admin_kubeconfig_of
+from longboat.clusters.cloud.autoscaler_identity import AutoscalerInstall
 from longboat.clusters.plan.kubeadm import ADMIN
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec
@@ -26,12 +27,15 @@ from longboat.engines.shared.home import Home
 from longboat.kubeapi.client import Client
 
 
-def install_into(spec: ClusterSpec, context: str, output: str) -> None:
-    """Install the add-ons, all of them before EngineError for one that failed. `output` json: a line for each."""
+def install_into(spec: ClusterSpec, context: str, output: str, identity: AutoscalerInstall | None = None) -> None:
+    """Install the add-ons, all of them before EngineError for one that failed. `output` json: a line for each.
+
+    `identity`: of the autoscaler in a cloud.
+    """
     names = in_order(spec.addons)
     if not names:
         return
-    pools = pools_of(spec)
+    pools = pools_of(spec) if identity is None else cloud_pools(spec.kind, identity)
     with Client.open(context=context) as client:
         result = install_addons(client, AddonInputs(spec, client, pools), _tell)
     if output == "json":
@@ -96,7 +100,7 @@ def remove_from(session: ClusterSession, *, purge: bool) -> tuple[str, ...]:
         return ()
     try:
         with tempfile.NamedTemporaryFile("w", prefix="longboat-") as file:  # readable by its owner alone
-            file.write(check(session.hosts[control], f"cat {ADMIN}"))
+            file.write(admin_kubeconfig_of(session.hosts[control]))
             file.flush()
             with Client.open(environment={**os.environ, "KUBECONFIG": file.name}) as client:
                 return remove_addons(client, _tell, purge=purge, ends_cluster=True).purged
@@ -118,18 +122,17 @@ def _tell(text: str) -> None:
     say(clean(text))
 
 
-def pools_text(cloud: str, cluster: str, region: str) -> str:
+def cloud_pools(cloud: str, identity: AutoscalerInstall) -> PoolsText:
     """The pools file of a cluster in a cloud, which knows its pools itself."""
     import yaml
 
-    return yaml.safe_dump({"providers": {cloud: {"cluster": cluster, "region": region}}}, sort_keys=False)
+    text = yaml.safe_dump({"providers": {cloud: identity.provider}}, sort_keys=False)
+    return PoolsText(text=text, annotations=identity.annotations, labels=identity.labels)
 
 
 def pools_of(spec: ClusterSpec) -> PoolsText | None:
     if "autoscaler" not in spec.addons:
         return None
-    if spec.cloud is not None:
-        return PoolsText(text=pools_text(spec.kind, spec.name, spec.cloud.region))
     if spec.pools is None:
         return None
     text, simulates = checked_pools(spec.pools)

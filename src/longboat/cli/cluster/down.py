@@ -58,6 +58,8 @@ def command(
         from longboat.cli.cluster.cloud.down import down_cloud
 
         return down_cloud(spec, yes=yes, purges=purge_data, output=output)
+    if spec.kind != "existing":
+        spec = with_left_behind(spec, load_spec(spec.name, Home()))
     unknown = sorted(set(forget) - {host.name for host in spec.hosts})
     if unknown:
         raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
@@ -65,8 +67,7 @@ def command(
         confirm(spec, purges=purge_data)
     if spec.kind == "existing":
         return remove_from_existing(spec, purge=purge_data)
-    spec = with_left_behind(spec, load_spec(spec.name, Home()))
-    with open_session(spec, accept_new_host_keys) as session:
+    with open_session(spec, accept_new_host_keys, changes=True) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
         purged = remove_from(session, purge=purge_data)
@@ -77,9 +78,15 @@ def command(
 
 
 def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSpec:
-    """Add hosts that were removed from the file since the last `up`: they are still part of the cluster."""
+    """Add hosts that were removed from the file since the last `up`: they are still part of the cluster. Refuses a file
+    that has none of its hosts: whoever wrote it means another cluster, of the same name.
+    """
     names = {host.name for host in spec.hosts}
     left = tuple(host for host in (before.hosts if before else ()) if host.name not in names)
+    if before is not None and before.hosts and len(left) == len(before.hosts):
+        kept = listing([host.name for host in left], MOST_SHOWN)
+        hint = f"longboat cluster down {spec.name} takes that one down; --name is for others without a file"
+        raise Refused(f"the cluster {spec.name} that was made from here has other hosts: {kept}", hint=hint)
     return msgspec.structs.replace(spec, hosts=(*spec.hosts, *left)) if left else spec
 
 
@@ -89,7 +96,8 @@ def confirm(spec: ClusterSpec, *, purges: bool) -> None:
     if spec.kind == "existing":
         question = f"take the add-ons out of {spec.context}"
     else:
-        question = f"take down {spec.name} with its {len(spec.hosts)} hosts, and all that runs there"
+        names = listing([host.name for host in spec.hosts], MOST_SHOWN)
+        question = f"take down {spec.name} ({names}), and all that runs there"
     if purges:
         question += ", and DELETE the volumes of its users"
     click.confirm(f"{question}?", abort=True, err=True)

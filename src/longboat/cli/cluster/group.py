@@ -16,7 +16,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
         "render": ("cluster.cloud.render", "Write the template of a cluster in a cloud."),
         "bundle": ("cluster.bundle", "Collect programs and images for hosts without a network."),
-        "permissions": ("cluster.cloud.permissions", "Print the rights that a cluster on AWS needs."),
+        "permissions": ("cluster.cloud.permissions", "Print the rights that a cluster in a cloud needs."),
         "selftest": ("cluster.cloud.selftest", "Try a cloud: make a small cluster, use it, take it down."),
         "token": ("cluster.cloud.token", "Print a token for a cluster on AWS, as kubectl asks for it."),
         "kubeconfig": ("cluster.access.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),

@@ -17,6 +17,9 @@ from longboat.clusters.apply.step_log import STEPS_FILE, StepEvent, StepFailure
 
 MARKS = {"started": "...", "waiting": "waits", "failed": "failed", "skipped": "-"}
 
+MOST_LOGGED = 32 << 20
+"""Characters of a host's output in its log: an installation prints some hundred KiB."""
+
 WORDS = {"done": "done", "failed": "FAILED", "skipped": "skipped", "waiting": "waits"}
 """States that are a line each where there is no terminal."""
 
@@ -33,12 +36,12 @@ class ProgressTable:
         self._steps: list[str] = []
         self._cells: dict[tuple[str, str], str] = {}
         self._lines = LiveLines(sys.stderr)
+        self._room: dict[str, int] = {}
         with contextlib.suppress(OSError):
             (logs / STEPS_FILE).write_bytes(b"")
 
     def listen(self, event: StepEvent) -> None:
-        with contextlib.suppress(OSError), open(self._logs / f"{event.host}.log", "a", encoding="utf-8") as log:
-            log.write(f"{event.step}: {event.state if event.state != 'line' else ''} {event.text}".rstrip() + "\n")
+        self._log(event)
         if event.state != "line":
             with contextlib.suppress(OSError), open(self._logs / STEPS_FILE, "ab") as steps:
                 steps.write(msgspec.json.encode(event) + b"\n")
@@ -49,6 +52,28 @@ class ProgressTable:
             self._draw(event)
         elif event.state in WORDS:
             print(plain_line(event, time.monotonic() - self._began), file=sys.stderr, flush=True)
+
+    def _log(self, event: StepEvent) -> None:
+        """Append to the host's log. A host may print anything, for ever: of that no more is kept than fits, and nothing
+        that drives the terminal of whoever reads it.
+        """
+        path = self._logs / f"{event.host}.log"
+        if event.host not in self._room:
+            with contextlib.suppress(OSError):
+                if path.stat().st_size > MOST_LOGGED:
+                    path.replace(path.with_suffix(".log.1"))
+            self._room[event.host] = MOST_LOGGED
+        state = event.state if event.state != "line" else ""
+        line = f"{event.step}: {state} {clean(event.text)}".rstrip() + "\n"
+        if event.state == "line":
+            before = self._room[event.host]
+            self._room[event.host] = max(0, before - len(line))
+            if before < len(line):
+                if not before:
+                    return
+                line = f"{event.step}: [what it printed from here on is left out]\n"
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as log:
+            log.write(line)
 
     def _draw(self, event: StepEvent) -> None:
         if event.state == "line":

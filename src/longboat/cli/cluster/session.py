@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import click
 
 from longboat.cli.input.sudo_password import ask_password
 from longboat.cli.output.terminal import clean, paint, say
+from longboat.clusters.apply.step_log import STEPS_FILE
 from longboat.clusters.hosts.connection import NoRoot
 from longboat.clusters.hosts.pool import Hosts, connect
 from longboat.clusters.hosts.settings import LoginSettings
@@ -24,7 +26,7 @@ from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import load_spec
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.words import counted
-from longboat.engines.shared.files import make_folder
+from longboat.engines.shared.files import make_folder, open_lock, try_lock
 from longboat.engines.shared.home import Home
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,7 +43,7 @@ class ClusterSession:
     @property
     def logs(self) -> Path:
         """The folder with a log file per host."""
-        return make_folder(self.home.folder("clusters") / f"{self.spec.name}.logs")
+        return logs_of(self.spec, self.home)
 
     def check(self, more: Sequence[HostProblem] = ()) -> None:
         """Print the problems of all hosts, and `more`; raises EngineError before any change if one is an error."""
@@ -59,6 +61,10 @@ class ClusterSession:
             raise EngineError(f"{counted(errors, 'problem')} of the hosts: nothing was changed", hint="see above")
 
 
+def logs_of(spec: ClusterSpec, home: Home) -> Path:
+    return make_folder(home.folder("clusters") / f"{spec.name}.logs")
+
+
 def login_options(function: F) -> F:
     return click.option(
         "--accept-new-host-keys",
@@ -68,12 +74,31 @@ def login_options(function: F) -> F:
 
 
 @contextlib.contextmanager
+def alone(spec: ClusterSpec, home: Home) -> Iterator[None]:
+    """Refuse a second command that changes the cluster from here: of two that begin it each would give it an id."""
+    logs = logs_of(spec, home)
+    descriptor = open_lock(logs / "lock")
+    try:
+        if not try_lock(descriptor):
+            hint = f"wait for it; what it does is in {logs / STEPS_FILE}"
+            raise EngineError(f"another longboat cluster command works on {spec.name}", hint=hint)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def open_session(
-    spec: ClusterSpec, accept_new_host_keys: bool, leaving: Sequence[HostSpec] = ()
+    spec: ClusterSpec, accept_new_host_keys: bool, leaving: Sequence[HostSpec] = (), *, changes: bool = False
 ) -> Iterator[ClusterSession]:
-    """Connect to all hosts and read their facts. `leaving`: hosts that are no longer in the file."""
+    """Connect to all hosts and read their facts. `leaving`: hosts that are no longer in the file. `changes`: the
+    command may change hosts.
+    """
     settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=ask_password)
-    with connect([*spec.hosts, *leaving], settings) as hosts:
+    with (
+        alone(spec, Home()) if changes else contextlib.nullcontext(),
+        connect([*spec.hosts, *leaving], settings) as hosts,
+    ):
         answers = hosts.each(read_facts)
         for name, facts in list(answers.values.items()):
             if facts.sudo in (

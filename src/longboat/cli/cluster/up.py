@@ -84,7 +84,7 @@ def command(
     software = load_software(spec, Home())
     if software is not None:
         spec = with_manifests(spec, software, cache_folder(Home()))
-    with open_session(spec, accept_new_host_keys, leaving) as session:
+    with open_session(spec, accept_new_host_keys, leaving, changes=not dry_run) as session:
         spec = session.spec
         seen = {host.name: session.facts[host.name] for host in spec.hosts if host.name in session.facts}
         session.check(host_problems(software.manifest, seen) if software else ())

@@ -65,7 +65,7 @@ def command(
         raise UsageError(f"{spec.name} is upgraded by its cloud", hint=hint)
     if to is not None:
         spec = msgspec.structs.replace(spec, versions=_versions(spec, to))
-    with open_session(spec, accept_new_host_keys) as session:
+    with open_session(spec, accept_new_host_keys, changes=not dry_run) as session:
         spec = session.spec
         session.check()
         plan, trainings = look(session)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from longboat.cli.output.times import parse_duration
 from longboat.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +32,8 @@ def duration_option(name: str, help: str) -> Callable[[F], F]:
 def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Complete names of runs. Raises nothing: a shell cannot show an error."""
     try:
+        from click.shell_completion import CompletionItem
+
         from longboat.sdk.engines import engine
 
         return [CompletionItem(run.name, help=run.phase) for run in engine().list() if run.name.startswith(incomplete)]

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from longboat.core.errors import NotFound, UsageError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 
 FIELDS = ("nodes", "procs", "gpus", "cpus", "memory", "retries", "timeout", "grace", "stall", "priority")
 TEXTS = ("name", "image", "framework", "queue", "setup")
 """Flags that are fields of the same name."""
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd: Path) -> dict[str, object]:

@@ -135,6 +135,10 @@ def missing_script(script: str, arguments: Sequence[str], path: Path) -> Excepti
 
     if "/" not in script and which(script):
         return UsageError(f"{script} is not a file here", hint=f"longboat run -- {' '.join((script, *arguments))}")
+    if " " in script and not arguments and which(script.split()[0]):
+        import shlex
+
+        return NotFound(f"no such file: {script}", hint=f"a line for the shell: longboat run -- {shlex.quote(script)}")
     return NotFound(f"no such file: {script}", hint=nearest_file(path))
 
 

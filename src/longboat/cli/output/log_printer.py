@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -52,6 +53,7 @@ class LinePrinter:
         self.bottom: tuple[str, int, str] | None = None  # whose unfinished line is shown
         self.drawn_at = 0.0
         self.is_midline = False  # what was written last had no newline
+        self.is_one_file = _is_one_file()  # 2>&1: a message after an unfinished line would go on in it
 
     def __call__(self, line: LogLine) -> None:
         with self.lock:
@@ -63,7 +65,7 @@ class LinePrinter:
         if self.is_plain:
             self._erase()
             data = self._highlighted(line.data, name)
-            self.is_midline = self.has_terminal[name] and not data.endswith(b"\n")
+            self.is_midline = (self.has_terminal[name] or self.is_one_file) and not data.endswith(b"\n")
             self._write(name, data)
             return
         key = (line.node, line.rank, line.stream)
@@ -96,7 +98,7 @@ class LinePrinter:
         """Print a message on a line of its own."""
         with self.lock:
             self._erase()
-            say(f"\n{text}" if self.is_midline and self.has_terminal["err"] else text)
+            say(f"\n{text}" if self.is_midline and (self.has_terminal["err"] or self.is_one_file) else text)
             self.is_midline = False
 
     def draw(self, text: str) -> bool:
@@ -154,6 +156,13 @@ class LinePrinter:
                 prefix = f"\033[{CODES[RANK_COLOURS[line.rank % len(RANK_COLOURS)]]}m{prefix}\033[0m"
             head += f"{prefix} "
         return head.encode()
+
+
+def _is_one_file() -> bool:
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):  # closed, or not a file at all
+        return False
 
 
 def _columns() -> int:

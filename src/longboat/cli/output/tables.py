@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
@@ -30,6 +29,8 @@ def cut(line: str, width: int | None) -> str:
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]], stream: IO[str] | None = None) -> None:
     out = stream or sys.stdout
+    import shutil  # not at the start: with it come the compressors
+
     width = (shutil.get_terminal_size().columns or None) if is_terminal(out) else None  # 0: it does not tell
     for number, line in enumerate(table(head, rows, width=width)):
         print(paint(line, "bold", out) if number == 0 else paint_phase(line, out), file=out)

@@ -24,7 +24,10 @@ def answer_error(fault: RestFault, operation: str) -> LongboatError:
     if codes & _LIMITS:
         return Refused(f"a quota of the subscription is reached: {text}", hint="the portal, Quotas: ask Azure for more")
     if fault.status == 403:
-        return EngineError(f"Azure does not let you {operation}: {text}", hint="the role Contributor has the right")
+        return EngineError(
+            f"Azure does not let you {operation}: {text}",
+            hint="longboat cluster permissions prints the role that has the right",
+        )
     if fault.status == 0:
         return EngineError(f"Azure does not answer: {text}", hint="is there a way to the internet?")
     return EngineError(f"Azure refused to {operation}: {fault.code}: {text}")

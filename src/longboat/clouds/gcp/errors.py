@@ -28,7 +28,8 @@ def answer_error(fault: RestFault, operation: str) -> LongboatError:
         return EngineError(f"an API is off in the project: {text}", hint="gcloud services enable container compute")
     if fault.status == 403:
         return EngineError(
-            f"Google Cloud does not let you {operation}: {text}", hint="roles/container.admin has the right"
+            f"Google Cloud does not let you {operation}: {text}",
+            hint="longboat cluster permissions prints the role that has the right",
         )
     if fault.status == 0:
         return EngineError(f"Google Cloud does not answer: {text}", hint="is there a way to the internet?")

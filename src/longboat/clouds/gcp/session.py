@@ -16,8 +16,12 @@ from longboat.clouds.rest import Body, RestClient, RestFault
 
 COMPUTE = "https://compute.googleapis.com"
 CONTAINER = "https://container.googleapis.com"
+IAM = "https://iam.googleapis.com"
+PROJECTS = "https://cloudresourcemanager.googleapis.com"
 COMPUTE_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
 CONTAINER_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
+IAM_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM"
+PROJECTS_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER"
 """Other ones, by the variables of gcloud: a private endpoint, say."""
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
@@ -33,6 +37,8 @@ class GoogleSession:
     def __init__(self) -> None:
         self._compute = RestClient(os.environ.get(COMPUTE_VARIABLE) or COMPUTE)
         self._container = RestClient(os.environ.get(CONTAINER_VARIABLE) or CONTAINER)
+        self._iam = RestClient(os.environ.get(IAM_VARIABLE) or IAM)
+        self._projects = RestClient(os.environ.get(PROJECTS_VARIABLE) or PROJECTS)
         self._credentials: Any = None
         self._project = ""
 
@@ -51,6 +57,14 @@ class GoogleSession:
     def container(self, method: str, path: str, body: Body | None = None) -> Body:
         """One request to GKE; `path` without the version. Raises RestFault."""
         return self._container.send(method, f"/v1/{path}", self._bearer(), body=body).body
+
+    def iam(self, method: str, path: str, body: Body | None = None) -> Body:
+        """One request about roles; `path` begins with `projects/`. Raises RestFault."""
+        return self._iam.send(method, f"/v1/{path}", self._bearer(), body=body).body
+
+    def projects(self, method: str, path: str, body: Body | None = None) -> Body:
+        """One request about a project itself. Raises RestFault."""
+        return self._projects.send(method, f"/v3/{path}", self._bearer(), body=body).body
 
     def compute(self, method: str, path: str, body: Body | None = None, query: Mapping[str, str] = {}) -> Body:
         """One request about machines; `path` begins with `projects/`. Raises RestFault."""

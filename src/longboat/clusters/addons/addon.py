@@ -22,6 +22,10 @@ class PoolsText(Value, frozen=True):
     text: str
     simulates: bool = False
     """A pool has the provider `kwok`."""
+    annotations: dict[str, str] = {}
+    """Of the service account: who it is for a cloud."""
+    labels: dict[str, str] = {}
+    """Of the pod."""
 
 
 @dataclass(frozen=True)

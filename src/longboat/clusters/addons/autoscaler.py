@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longboat import __version__
-from longboat.clusters.addons.addon import AddonInputs, AddonManifest
+from longboat.clusters.addons.addon import AddonInputs, AddonManifest, Object, PoolsText
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
 from longboat.engines.kubernetes.install.controller_manifests import home_namespace
@@ -13,7 +13,20 @@ def make(inputs: AddonInputs) -> AddonManifest:
     spec, pools = inputs.spec, inputs.pools
     if spec.image is None or pools is None:
         raise EngineError("autoscaler needs the fields image and pools of the cluster file")
-    objects = autoscaler_objects(image=spec.image, pools=pools.text, version=__version__, simulates=pools.simulates)
+    objects = with_identity(
+        autoscaler_objects(image=spec.image, pools=pools.text, version=__version__, simulates=pools.simulates), pools
+    )
     if "controller" not in spec.addons:  # else the namespace comes with it
         objects = [home_namespace(), *objects]
     return AddonManifest("autoscaler", objects, __version__)
+
+
+def with_identity(objects: list[Object], pools: PoolsText) -> list[Object]:
+    """With what makes the autoscaler somebody for its cloud: annotations of its service account, labels of its pod."""
+    for body in objects:
+        if body["kind"] == "ServiceAccount" and pools.annotations:
+            body["metadata"] = {**body["metadata"], "annotations": pools.annotations}
+        if body["kind"] == "Deployment" and pools.labels:
+            meta = body["spec"]["template"]["metadata"]
+            meta["labels"] = {**meta["labels"], **pools.labels}
+    return objects

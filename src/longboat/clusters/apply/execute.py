@@ -12,7 +12,7 @@ from typing import TypeVar
 from longboat.clusters.apply.restart import restart
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
 from longboat.clusters.hosts.connection import CommandFailed, Content, HostConnection
-from longboat.clusters.plan.journal_shell import PRELUDE
+from longboat.clusters.plan.journal_shell import HAS_JOURNAL, PRELUDE
 from longboat.clusters.plan.steps import RESTART_HELPS, ClusterPlan, HostPlan, Step
 
 Stdin = Callable[[Step], Content]
@@ -102,7 +102,8 @@ class Execution:
 
 def perform(host: HostConnection, step: Step, stdin: Content, log: StepLog) -> None:
     """Run a step's script, and record it in the journal."""
-    script = f"{PRELUDE}\n{step.script}\ndone_with {step.name} {step.key}\n"
+    begin = PRELUDE if step.name == "journal" else PRELUDE + HAS_JOURNAL
+    script = f"{begin}\n{step.script}\ndone_with {step.name} {step.key}\n"
     on_line = lambda line: log.tell(step.host, step.name, "line", line)  # noqa: E731
     result = host.run(script, stdin=stdin, timeout_s=step.timeout_s, on_line=on_line)
     if result.code != 0:

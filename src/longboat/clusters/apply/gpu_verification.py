@@ -22,7 +22,7 @@ from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection, HostUnreachable, check
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.observe.gpu_checks import wants_gpus
-from longboat.clusters.plan.journal_shell import PRELUDE
+from longboat.clusters.plan.journal_shell import HAS_JOURNAL, PRELUDE
 from longboat.clusters.plan.network import KUBECTL
 from longboat.clusters.spec import GPU_RESOURCE, ClusterSpec
 from longboat.core.errors import EngineError
@@ -93,7 +93,7 @@ class GpuVerification:
         if dict(self._facts[name].done).get(STEP) != key:
             report = self._try_pod(name, count)
             if report.table:
-                check(host, f"{PRELUDE}\ndone_with {STEP} {key}\n")
+                check(host, f"{PRELUDE}{HAS_JOURNAL}done_with {STEP} {key}\n")
         with self._lock:
             self.reports.append(report)
 

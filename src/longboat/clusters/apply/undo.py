@@ -24,6 +24,7 @@ touched() {
     for name in $(ls "$LB/undo"); do printf 'entry %s\n' "${name#*-}"; done
     for list in "$LB"/undo/[0-9]*/path; do [ ! -e "$list" ] || { printf 'path '; cat "$list"; echo; }; done
     for list in "$LB"/undo/[0-9]*/folders; do [ ! -e "$list" ] || sed -n 's/^\//tree \//p' "$list"; done
+    for list in "$LB"/undo/[0-9]*/keys; do [ ! -e "$list" ] || sed 's/^gpg-pubkey-/key gpg-pubkey /' "$list"; done
     for list in "$LB"/undo/[0-9]*/packages; do
         [ -e "$list" ] || continue
         for package in $(cat "$list"); do
@@ -105,6 +106,8 @@ class Touched(Value, frozen=True):
     """Files that were written or replaced, and those of packages."""
     trees: tuple[str, ...] = ()
     """Folders that were not there before, with all that is in them."""
+    keys: frozenset[str] = frozenset()
+    """Keys that rpm trusts, as it lists them: a package's name and a version."""
 
     @property
     def units(self) -> frozenset[str]:
@@ -128,7 +131,7 @@ def judge(host: str, lines: list[str], pods: str) -> HostAudit:
 
 
 def read_touched(lines: list[str]) -> Touched:
-    words: dict[str, set[str]] = {kind: set() for kind in ("entry", "package", "path", "tree")}
+    words: dict[str, set[str]] = {kind: set() for kind in ("entry", "package", "path", "tree", "key")}
     for line in lines:
         kind, _, name = line.partition(" ")
         if name:
@@ -139,6 +142,7 @@ def read_touched(lines: list[str]) -> Touched:
         # Packages may name /bin what is a link to /usr/bin, where the inventory meets it.
         paths=frozenset(words["path"] | {f"/usr{path}" for path in words["path"] if not path.startswith("/usr/")}),
         trees=tuple(sorted(words["tree"])),
+        keys=frozenset(words["key"]),
     )
 
 
@@ -152,7 +156,7 @@ def is_ours(text: str, pods: str, touched: Touched) -> bool:
     if kind == "route":
         return is_inside(name, pods)  # not `default`, and not of another family
     if kind in ("package", "hold"):
-        return name in touched.packages
+        return name in touched.packages or rest in touched.keys
     if kind in ("sysctl", "swap"):
         return (f"sysctl-{name}" if kind == "sysctl" else "swap") in touched.entries
     if kind in ("unit", "link") and name.rpartition("/")[2] in touched.units:

@@ -2,5 +2,5 @@
 
 `spec` and `fields` hold what every cloud has; a folder per cloud turns it into that cloud's own template, deploys and
 removes it. Hosts reached over SSH do not belong here. May import `clouds`, `clusters.fields`,
-`fitting.model`, `kubeapi`, `specs`.
+`engines.kubernetes.install` for the names of the autoscaler, `fitting.model`, `kubeapi`, `specs`.
 """

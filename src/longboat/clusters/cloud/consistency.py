@@ -38,10 +38,21 @@ class CloudFileCheck(FieldMistakes):
             self.check_machine(index, pool, table)
             self.check_sizes(index, pool)
         self.check_cloud()
+        if "autoscaler" in (self.values.get("addons") or ()):
+            self.check_autoscaler()
         return table
 
     def check_cloud(self) -> None:
         """What only one cloud asks for."""
+
+    def check_autoscaler(self) -> None:
+        if "image" not in self.values:
+            hint = f"image: IMAGE; see deploy/Dockerfile, with longboat[{self.values.get('kind', 'aws')}]"
+            self.wrong(("addons",), "autoscaler needs an image that has Longboat", hint=hint)
+        if self.pools and not any(sizes_of(pool)[0] >= 1 and not pool.get("taints") for _, pool in self.pools):
+            types = {"aws": "m5.large", "azure": "Standard_D4s_v5", "gcp": "e2-standard-4"}
+            hint = f"{{name: system, type: {types[self.values.get('kind', 'aws')]}, count: 1}}"
+            self.wrong(("pools",), "the autoscaler needs a pool without taints that is never empty", hint=hint)
 
     def table(self, folder: Path) -> MachineTable:
         file = self.values.get("machines")
@@ -90,16 +101,6 @@ class AwsFileCheck(CloudFileCheck):
         for index, pool in self.pools:
             self.check_placement(index, pool)
         self.check_zones()
-        if "autoscaler" in (self.values.get("addons") or ()):
-            self.check_autoscaler()
-
-    def check_autoscaler(self) -> None:
-        if "image" not in self.values:
-            hint = "image: IMAGE; see deploy/Dockerfile, with longboat[aws]"
-            self.wrong(("addons",), "autoscaler needs an image that has Longboat", hint=hint)
-        if self.pools and not any(sizes_of(pool)[0] >= 1 and not pool.get("taints") for _, pool in self.pools):
-            hint = "{name: system, type: m5.large, count: 1}"
-            self.wrong(("pools",), "the autoscaler needs a pool without taints that is never empty", hint=hint)
 
     def check_placement(self, index: int, pool: Values) -> None:
         if pool.get("placement_group") and len(pool.get("zones") or ()) != 1:
@@ -156,6 +157,11 @@ class GcpFileCheck(CloudFileCheck):
             for zone in pool.get("zones") or ():
                 if zone and region and zone.rpartition("-")[0] != region:
                     self.wrong(("pools", index, "zones"), f"{zone} is not a zone of {region}")
+            if pool.get("flex_start") and (pool.get("spot") or pool.get("reservation")):
+                self.wrong(("pools", index, "flex_start"), "flex_start is neither for spot machines nor reservations")
+            if pool.get("flex_start") and sizes_of(pool)[:2] != (0, 0):
+                hint = "min: 0, max: 4"
+                self.wrong(("pools", index, "flex_start"), "a pool with flex_start begins with no machines", hint=hint)
         for key, value in (self.values.get("tags") or {}).items():
             if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", key) or not re.fullmatch(r"[a-z0-9_-]{0,63}", value or ""):
                 self.wrong(
@@ -187,6 +193,7 @@ def make_pool(values: Values, table: MachineTable) -> CloudPool:
         gpus=machine.gpus if values.get("gpu", True) else 0,
         architecture=architecture_of(machine.type),
         labels=tuple(values.get("labels", {}).items()),
-        **{key: values[key] for key in ("spot", "zones", "taints", "placement_group", "reservation") if key in values},
+        **{key: values[key] for key in ("spot", "zones", "taints", "placement_group", "reservation", "flex_start")
+           if key in values},
         **disk,
     )  # fmt: skip

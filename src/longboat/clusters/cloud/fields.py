@@ -16,7 +16,7 @@ from longboat.specs.fields.labels import LABELS, taint_field
 from longboat.specs.fields.rules import IMAGE, IMAGE_EXPECTED, NAME, NAME_EXPECTED, suggest_name
 from longboat.specs.fields.scalars import ChoiceOf, Flag, Text, WholeNumber, size
 
-ADDONS = ("gpu", "jobset", "kueue", "controller", "metrics")
+ADDONS = ("gpu", "jobset", "kueue", "controller", "metrics", "autoscaler")
 MAX_POOLS = 15
 """So many fit into a template; an EKS cluster has 30 node groups by default."""
 SMALLEST_DISK = 20 << 30  # the image of the nodes has 20 GiB
@@ -55,8 +55,7 @@ def common_fields(cloud: str, region: Text, pool: Shape) -> tuple[composites.Fie
     name = text_field(NAME_EXPECTED, NAME, suggest=functools.partial(suggest_name, fallback="lab"))
     version = text_field('a version such as "1.35", in quotes', rules.VERSION)
     pools = ListOf(item=pool, what="pools", single=False, least=1, most=MAX_POOLS)
-    installable = (*ADDONS, "autoscaler") if cloud == "aws" else ADDONS
-    addons = ListOf(item=ChoiceOf(options=installable), what="add-ons")
+    addons = ListOf(item=ChoiceOf(options=ADDONS), what="add-ons")
     return (
         Field(name="name", kind=name, doc="Name of the cluster and of its context for --on.", required=True),
         Field(name="kind", kind=ChoiceOf(options=(cloud,)), doc="The cloud.", required=True),

@@ -23,7 +23,11 @@ class CloudNetwork(Value, frozen=True):
     vpc: str | None = None
     """Of an existing network."""
     subnets: tuple[tuple[str, str], ...] = ()
-    """Of an existing network: zone to subnet."""
+    """Of an existing network of AWS: zone to subnet."""
+    name: str | None = None
+    """Of an existing network of Google Cloud."""
+    subnet: str | None = None
+    """Of an existing network of Azure (its id) or Google Cloud (its name)."""
     access: tuple[str, ...] = ("0.0.0.0/0",)
     """Networks from which the API server is reached."""
 
@@ -54,6 +58,8 @@ class CloudPool(Value, frozen=True):
     """`new`, or the name of a group that exists."""
     reservation: str | None = None
     """A capacity reservation that the machines are taken from."""
+    flex_start: bool = False
+    """All machines of an order at once, when there is room; for a week at most. Google's."""
 
 
 class CloudStorage(Value, frozen=True):

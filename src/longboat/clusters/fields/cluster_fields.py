@@ -154,7 +154,6 @@ HOST = Shape(
 
 _VERSION = _text("a version such as 1.36.4, in quotes if it has one dot", rules.VERSION)
 _CIDR = _text("an IPv4 network such as 10.244.0.0/16", check=rules.network_fault)
-_LOCATION = _text("a file here or a URL", check=rules.location_fault)
 
 REPOSITORY = Shape(
     fields=(
@@ -198,10 +197,14 @@ SOURCE = Shape(
             doc="Repositories of packages instead of the projects' own.",
             default="[]",
         ),
-        Field(name="images", kind=_LOCATION, doc="Archive of images that is imported instead of pulling them."),
+        Field(
+            name="images",
+            kind=_text("a file here or a URL", check=rules.pinned_fault),
+            doc="Archive of images that is imported instead of pulling them; #sha256=SUM after it takes no other.",
+        ),
         Field(
             name="flanneld",
-            kind=_text("a file here or an https URL", check=rules.program_fault),
+            kind=_text("a file here or an https URL", check=rules.pinned_fault),
             doc="Program flanneld, for the network flannel; #sha256=SUM after it takes no other.",
             default="the project's release",
         ),

@@ -176,7 +176,7 @@ class FileCheck(FieldMistakes):
             if source.location:
                 yield ("source", "location"), source.location
             if source.images:
-                yield ("source", "images"), source.images
+                yield ("source", "images"), source.images.partition("#")[0]
             if source.flanneld:
                 yield ("source", "flanneld"), source.flanneld.partition("#")[0]
             for index, repository in enumerate(source.repositories):

@@ -146,12 +146,14 @@ def location_fault(text: str) -> str | None:
     return url_fault(text) if is_url(text) else None
 
 
-def program_fault(text: str) -> str | None:
-    """Why the location of a program is invalid; a checksum may follow it, and must where it comes over http."""
+def pinned_fault(text: str) -> str | None:
+    """Why the location of a program, or of images, is invalid; a checksum may follow it, and must where it comes over
+    http.
+    """
     location, mark, _ = text.partition("#")
     if location.startswith("http://") and not mark:
-        return "a program that comes over http could be anybody's, expected https://, a file here or a checksum"
-    return _pinned_fault(text)
+        return "what comes over http could be anybody's, expected https://, a file here or URL#sha256=SUM"
+    return _checksum_fault(text)
 
 
 def key_fault(text: str) -> str | None:
@@ -165,10 +167,10 @@ def manifest_fault(text: str) -> str | None:
     """Why the location of a manifest is invalid: over http it could be replaced, and it is applied with all rights."""
     if text.startswith("http://"):
         return "a manifest that comes over http could be anybody's, expected https:// or a file here"
-    return _pinned_fault(text)
+    return _checksum_fault(text)
 
 
-def _pinned_fault(text: str) -> str | None:
+def _checksum_fault(text: str) -> str | None:
     location, mark, checksum = text.partition("#")
     if mark and not re.fullmatch(r"sha256=[0-9a-f]{64}", checksum):
         return "expected #sha256= with 64 hexadecimal digits after the location, or nothing"

@@ -31,8 +31,8 @@ KILL_S = 10.0
 # A second line of defence: each step inside the event loop has a limit of its own.
 SLACK_S = OPEN_S + KILL_S + 15.0
 LOGIN_LIMIT_S = RETRY_S + 6 * LOGIN_S  # also for a bastion, and for a slot
-MOST_LINES = 10_000
-"""Waiting for a slow reader; past that lines are left out of the live view, never of the result."""
+MOST_LINES, LONGEST_SHOWN = 10_000, 4096
+"""Waiting for a slow reader; past that lines are left out of the live view, or cut, never of the result."""
 
 
 class _Session(asyncssh.SSHClientSession[bytes]):
@@ -96,7 +96,7 @@ class SshConnection(ShellConnection):
             lines: queue.Queue[str | None] = queue.Queue()
             on_line = streams[0].on_line
             for stream in streams if on_line else ():
-                stream.on_line = lambda line: lines.put(line) if lines.qsize() < MOST_LINES else None
+                stream.on_line = lambda line: lines.put(line[:LONGEST_SHOWN]) if lines.qsize() < MOST_LINES else None
             work = self._submit(self._in_channel(connection, command, stdin, streams, timeout_s))
             work.add_done_callback(lambda _: lines.put(None))
             try:

@@ -79,12 +79,43 @@ def open_ports(lines: Lines) -> tuple[str, ...]:
 
 
 def forwarded(lines: Lines) -> tuple[str, ...] | None:
-    """Networks whose packets are forwarded; None: everybody's, as far as nftables is asked."""
+    """Networks whose packets are forwarded; None: everybody's, as far as nftables or firewalld is asked."""
+    if lines["zone"]:
+        return _forwarded_by_firewalld(lines)
     if not any(line.startswith("closed forward ") for line in lines["nft"]):
         return None
     accepted = r"rule (?:forward|any) ip6? saddr (?:\{([^}]*)\}|([^ ]+)) (?:counter .*)?accept"
     matches = [match for line in lines["nft"] if (match := re.match(accepted, line))]
     return tuple(name for match in matches for name in re.split(r"[, ]+", (match[1] or match[2]).strip()))
+
+
+def _forwarded_by_firewalld(lines: Lines) -> tuple[str, ...] | None:
+    """Addresses of zones to which every zone's packets go, and whose packets go everywhere. Zones and policies are a
+    name each, then indented lines such as `sources: 10.244.0.0/16` and `target: ACCEPT`.
+    """
+    default = next((line.split()[-1] for line in lines["zone"] if line.startswith("default ")), "")
+    if default == "trusted":
+        return None
+    accepting = [policy for policy in _blocks(lines["policy"]).values() if policy.get("target") == ["ACCEPT"]]
+    ways = [(set(policy.get("ingress-zones", ())), set(policy.get("egress-zones", ()))) for policy in accepting]
+    networks: list[str] = []
+    for zone, values in _blocks(lines["zone"]).items():
+        gets = any({"ANY", default} & come and {"ANY", zone} & go for come, go in ways)
+        sends = zone == "trusted" or any({"ANY", zone} & come and "ANY" in go for come, go in ways)
+        networks += values.get("sources", ()) if gets and sends else ()
+    return tuple(networks)
+
+
+def _blocks(lines: list[str]) -> dict[str, dict[str, list[str]]]:
+    """Words of each field of each block, as firewall-cmd prints them."""
+    blocks: dict[str, dict[str, list[str]]] = {}
+    for line in lines:
+        if line[:1] not in ("", " "):
+            fields = blocks.setdefault(line.split()[0], {})
+        elif blocks and ":" in line:
+            key, _, value = line.strip().partition(":")
+            fields[key] = value.split()
+    return blocks
 
 
 def is_forwarded(network: str, accepted: tuple[str, ...] | None) -> bool:

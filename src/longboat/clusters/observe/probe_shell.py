@@ -72,6 +72,9 @@ elif has firewall-cmd && [ "$(soon firewall-cmd --state)" = running ]; then
     soon firewall-cmd --list-ports | tr ' ' '\\n' | lines opened
     soon firewall-cmd --list-services | tr ' ' '\\n' | lines opened
     soon firewall-cmd --list-rich-rules | lines opened
+    say zone "default $(soon firewall-cmd --get-default-zone)"
+    soon firewall-cmd --get-active-zones | lines zone
+    soon firewall-cmd --list-all-policies | lines policy
 else
     if has nft; then soon nft list ruleset | awk 'CLOSED_CHAINS' | lines nft; fi
     # To ask the old iptables would switch it on.

@@ -33,7 +33,7 @@ from longboat.clusters.offline.manifest import (
     wanted_images,
 )
 from longboat.clusters.offline.registry_pull import pull_images
-from longboat.clusters.offline.software_bundle import digest_of, open_bundle
+from longboat.clusters.offline.software_bundle import check_digest, digest_of, open_bundle
 from longboat.clusters.offline.write import write_bundle
 from longboat.clusters.plan.packages import KUBERNETES_PACKAGES, nfs_client, repositories
 from longboat.clusters.spec import ClusterSpec
@@ -116,16 +116,17 @@ def _collect(
 
 def _image_archive(spec: ClusterSpec, folder: Path, kubeadm: Path, more: Sequence[str], say: Say) -> Path:
     """The one that the cluster file names; else all that kubeadm and add-ons ask for, pulled from their registries."""
-    source, target = spec.source.images, folder / IMAGES
-    if source is None:
+    (source, checksum), target = spec.source.image_archive, folder / IMAGES
+    if not source:
         names = {*kubeadm_images(kubeadm, spec.versions.kubernetes), *wanted_images(spec), *more}
         pull_images(sorted(names), this_machine().architecture, target, say)
         return target
-    if "://" not in source:
-        return Path(source)
-    say(f"longboat: images from {source}")
-    fetch(source, str(target))
-    return target
+    if "://" in source:
+        say(f"longboat: images from {source}")
+        fetch(source, str(target))
+    archive = target if "://" in source else Path(source)
+    check_digest(archive, checksum, "source.images")
+    return archive
 
 
 def kubeadm_images(package: Path, version: str) -> list[str]:

@@ -85,6 +85,15 @@ def digest_of(part: FilePart) -> str:
     return digest.hexdigest()
 
 
+def check_digest(path: Path, checksum: str, field: str) -> None:
+    """Raise BundleError for a file that is not the one which the field of the cluster file names, if it names one."""
+    if checksum and (digest := digest_of(FilePart(path=path, offset=0, size=path.stat().st_size))) != checksum:
+        raise BundleError(
+            f"{path} is not what {field} names: its checksum is {digest}",
+            hint="#sha256=SUM of the cluster file is what sha256sum prints of the right one",
+        )
+
+
 def _manifest_of(data: bytes, place: str, sha256: str) -> SoftwareManifest:
     if sha256 and hashlib.sha256(data).hexdigest() != sha256:
         raise BundleError(f"{place}: {MANIFEST} is not the one that source.sha256 of the cluster file names")

@@ -131,6 +131,8 @@ def _connection(spec: ClusterSpec, host: str, nodes: Sequence[NodeView]) -> Step
 def assemble(host: str, items: Iterable[Step | Kept | None], facts: HostFacts) -> HostPlan:
     """The plan of a host; recorded steps with the same content are skipped."""
     done = dict(facts.done)
+    if any(facts.unit(f"longboat-{kind}") in ("inactive", "failed") for kind in ("routes", "flannel")):
+        done.pop("network", None)  # somebody stopped it
     steps, kept = [], []
     for item in items:
         if isinstance(item, Kept):
@@ -142,5 +144,5 @@ def assemble(host: str, items: Iterable[Step | Kept | None], facts: HostFacts) -
     return HostPlan(host=host, steps=tuple(steps), kept=tuple(kept))
 
 
-REMEMBERED = ("data", "repository", "firewall", "network", "images")
+REMEMBERED = ("data", "repository", "network", "images")
 """Steps that no fact speaks for or against: the journal's word counts."""

@@ -23,6 +23,8 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 if [ -d "$LB" ] && command -v flock >/dev/null; then
     exec 9> "$LB/lock"
     flock -w 120 9 || { echo "error: another longboat cluster command works on this host" >&2; exit 1; }
+    # It may be that of a journal which is gone: `down` held it. A change would have no undo that anybody finds.
+    [ "$LB/lock" -ef /proc/self/fd/9 ] || { echo "error: this host was taken down meanwhile" >&2; exit 1; }
 fi
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
@@ -89,6 +91,9 @@ done_with() {
     sync "$LB/done" 2>/dev/null || sync
 }
 """
+
+HAS_JOURNAL = '[ -s "$LB/cluster" ] || fail "error: this host has no journal: it was taken down meanwhile"\n'
+"""Comes before every change but the journal itself: nobody would look for an undo elsewhere."""
 
 
 def put(path: str, content: str | bytes, mode: int = 0o644) -> str:

@@ -105,54 +105,97 @@ fi
 UNDO
     close_entry
 else
-    for seen in "$LB"/undo/[0-9]*-packages; do printf '%s\n' $fresh >> "$seen/packages"; done
+    for seen in "$LB"/undo/[0-9]*-packages; do
+        printf '%s\n' $fresh >> "$seen/packages"
+        sync "$seen/packages" 2>/dev/null || sync
+    done
 fi
 apt-get install $options $wanted
 """
     + APT_END
 )
 
-# All names that were not there before are recorded, with those that dnf brings along, so that exactly these go again.
+# dnf is asked what it would bring along, and that is recorded before it does: exactly this goes again. `--setopt` names
+# what dnf 4 and 5 call differently as an option. Keys that sign packages are in rpm's list too.
+_DNF_FLAGS = "--setopt=disable_excludes={excludes} --setopt=install_weak_deps=False"
+_DNF_PLAN = rf"""
+flags="{_DNF_FLAGS.format(excludes="longboat-kubernetes")}"
+planned=$(dnf -y $flags --assumeno install $wanted </dev/null 2>&1) || true
+planned() {{
+    printf '%s\n' "$planned" | awk -v title="^($1).*:\$" '$0 ~ title {{ on = 1; next }} /^[^ ]/ {{ on = 0 }}
+        on && /^ [^ ]/ {{ print $1 }}'
+}}
+fresh=$(planned Installing)
+"""
+_DNF_REFUSE = r"""
+changed=$(planned "Upgrading|Downgrading|Removing|Reinstalling")
+[ -z "$changed" ] || fail "error: other versions are installed: $(echo $changed)"
+"""
 DNF_INSTALL = r"""
-installed() { rpm -qa --qf '%{NAME}\n' | sort -u; }
-others=$(installed)
-code=0
-dnf -q -y --disableexcludes=longboat-kubernetes --setopt=install_weak_deps=False install $wanted || code=$?
-for seen in "$LB"/undo/[0-9]*-packages; do installed | grep -vxF "$others" >> "$seen/packages" || true; done
-[ $code = 0 ] || exit $code
+for seen in "$LB"/undo/[0-9]*-packages; do
+    [ -d "$seen" ] && [ -n "$fresh" ] || continue
+    printf '%s\n' $fresh >> "$seen/packages"
+    sync "$seen/packages" 2>/dev/null || sync
+done
+dnf -q -y $flags install $wanted
 """
 
 _DNF = (
     r"""
 wanted=""
-fresh=""
 for name in $NAMES; do
     plain=${name%%=*}
     [ "$plain" != containerd ] || plain=containerd.io
-    rpm -q "$plain" >/dev/null 2>&1 || fresh="$fresh $plain"
     version=${name#*=}; version=${version%-\*}
     if [ "$name" = "${name#*=}" ]; then wanted="$wanted $plain"; else wanted="$wanted $plain-$version"; fi
 done
+"""
+    + _DNF_PLAN
+    + _DNF_REFUSE
+    + rf"""
 if entry packages; then
-    printf '%s\n' $fresh > "$new/packages"
+    : > "$new/packages"
     cat > "$new/run" <<'UNDO'
-for name in $(sort -u "$HERE/packages"); do ! rpm -q "$name" >/dev/null 2>&1 || there="${there:-} $name"; done
-if [ -n "${there:-}" ]; then
+for name in $(sort -u "$HERE/packages"); do ! rpm -q "$name" >/dev/null 2>&1 || there="${{there:-}} $name"; done
+if [ -n "${{there:-}}" ]; then
     needing=$(rpm -e --test --allmatches $there 2>&1 | sed -n 's/.* is needed by (installed) //p' | sort -u)
     if [ -n "$needing" ]; then
         echo "error: packages that were installed since need ours: $(echo $needing); remove them first" >&2
         exit 1
     fi
-    dnf -q -y --disableexcludes=all --setopt=clean_requirements_on_remove=False remove $there
+    dnf -q -y {_DNF_FLAGS.format(excludes="all,*")} --setopt=clean_requirements_on_remove=False remove $there
 fi
 UNDO
     close_entry
-else
-    for seen in "$LB"/undo/[0-9]*-packages; do printf '%s\n' $fresh >> "$seen/packages"; done
 fi
 """
     + DNF_INSTALL
 )
+
+DNF_UPGRADE = _DNF_PLAN + DNF_INSTALL
+
+# Whoever signs may install anything: rpm trusts the key from then on. What it is called there is asked of a list of our
+# own, so that it is in the journal before it is in rpm's.
+_RPM_KEY = r"""
+rm -rf "$LB/rpm-keys"
+mkdir -p "$LB/rpm-keys"
+rpm --dbpath "$LB/rpm-keys" --import RING
+fresh=""
+for key in $(rpm --dbpath "$LB/rpm-keys" -qa 'gpg-pubkey*'); do
+    rpm -q "$key" >/dev/null 2>&1 || fresh="$fresh $key"
+done
+rm -rf "$LB/rpm-keys"
+if [ -n "$fresh" ]; then
+    if entry ENTRY; then
+        printf '%s\n' $fresh > "$new/keys"
+        cat > "$new/run" <<'UNDO'
+for key in $(cat "$HERE/keys"); do ! rpm -q "$key" >/dev/null 2>&1 || rpm -e "$key"; done
+UNDO
+        close_entry
+    fi
+    rpm --import RING
+fi
+"""
 
 
 def default_repositories(facts: HostFacts, kubernetes: str, *, runtime: bool = True) -> tuple[PackageRepository, ...]:
@@ -228,7 +271,10 @@ def _dnf_sources(wanted: tuple[PackageRepository, ...], keys: Mapping[str, bytes
     script, sections = "", []
     for number, item in enumerate(wanted):
         ring = f"/etc/pki/rpm-gpg/longboat-{number}"
-        script += put(ring, keys[item.key])
+        key = keys[item.key]
+        script += put(ring, key)
+        entry = f"rpm-key-{hashlib.sha256(key).hexdigest()[:8]}"
+        script += _RPM_KEY.replace("RING", ring).replace("ENTRY", entry)
         name = "longboat-kubernetes" if number == 0 else f"longboat-{number}"
         held = "exclude=kubelet kubeadm kubectl cri-tools kubernetes-cni\n" if number == 0 else ""
         sections.append(

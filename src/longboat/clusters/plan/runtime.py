@@ -114,23 +114,30 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequ
     """Import images from an archive instead of a registry, through stdin. `references`: those of a bundle, or of
     add-ons, which may come later than the rest.
     """
-    source = spec.source.location if spec.source.kind == "files" else spec.source.images
-    if source is None:
+    archive, checksum = spec.source.image_archive
+    source = spec.source.location if spec.source.kind == "files" else archive
+    if not source:
         return None
-    wanted = [
+    every_node_runs = [
         f"registry.k8s.io/pause:{spec.versions.pause}",
         f"registry.k8s.io/kube-proxy:v{spec.versions.kubernetes}",
         *([spec.versions.device_plugin_image] if wants_gpus(spec, host, facts) else ()),
-        *references,
     ]
+    wanted = [*every_node_runs, *references]
     if set(wanted) <= set(facts.images):
         return Kept(host=host.name, name="images", reason="the images of this version are there")
     title = f"import images from {source}"
     load = "ctr -n k8s.io images import -"
     named = f"# {shlex.join(wanted)}\n"  # other images are another step
+    if "images" in dict(facts.done) and not set(every_node_runs) <= set(facts.images):
+        named += "# they were there, and were removed\n"  # by the kubelet, as the disk was full
     if spec.source.kind == "packages" and is_url(source):  # a pipe hides the exit code of what comes first
         only = "--proto '=https' --proto-redir '=https' " if source.startswith("https://") else ""  # all the way
         script = f'{named}curl -fsSL {only}--retry 3 -o "$LB/images.tar" {shlex.quote(source)}\n'
+        if checksum:
+            script += f"""printf '%s  %s\\n' {checksum} "$LB/images.tar" | sha256sum -c --quiet - >/dev/null 2>&1 ||
+    {{ rm "$LB/images.tar"; fail "error: {source} is not what the cluster file names: its checksum is another one"; }}
+"""
         script += f'{load} < "$LB/images.tar" >/dev/null\nrm "$LB/images.tar"\n'
         return Step(host=host.name, name="images", title=title, script=script, timeout_s=IMAGES_S)
     script = f"{named}{load} >/dev/null\n"

@@ -26,6 +26,13 @@ if [ -e /etc/fstab ]; then
 fi
 """
 RULES_FILE, RULES_UNIT = "/etc/longboat/firewall", "/etc/systemd/system/longboat-firewall.service"
+_FIREWALLD = "/etc/firewalld"
+_PORT = '<port port="{}" protocol="{}"/>\n'
+_POLICY = """<policy target="ACCEPT">
+<ingress-zone name="{}"/>
+<egress-zone name="{}"/>
+{}</policy>
+"""
 RULE_LOADERS = ("nftables", "iptables", "netfilter-persistent")
 # In one transaction: what was ours goes, and comes in front of everything in chains that deny by default.
 _OPEN_RULES = r"""# Rules of Longboat in this host's packet filter, in front of its own: sh firewall open|close
@@ -172,6 +179,8 @@ def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
     if facts.firewall in ("ufw", "firewalld"):
         rules = _ufw if facts.firewall == "ufw" else _firewalld
         script = "".join(rules(port, source) for port in wanted)
+        if not forwards:
+            script += _firewalld_zone(needed, spec.network.pods)
     else:
         # All ports, not only those that are closed now: some may be open because an earlier `up` opened them.
         script = _own_rules(needed, source, spec.network.pods, [name for name in RULE_LOADERS if facts.unit(name)])
@@ -196,6 +205,21 @@ def _firewalld(port: str, source: str) -> str:
         rule = f"rich-rule='{words}'"
     both = f"firewall-cmd -q --{{0}}-{rule}; firewall-cmd -q --permanent --{{0}}-{rule}"
     return undo(f"port-{number}-{protocol}", f"{both.format('remove')} || true") + both.format("add") + "\n"
+
+
+def _firewalld_zone(needed: Sequence[str], pods: str) -> str:
+    """firewalld rejects what no zone forwards, whatever iptables has accepted, and flushes iptables with every reload.
+    So it gets a zone of pods' addresses, which every zone may send to and which may send everywhere.
+    """
+    ports = "".join(_PORT.format(*port.replace(":", "-").split("/")) for port in needed)
+    hidden = f'<rule family="ipv4"><destination address="{pods}" invert="True"/><masquerade/></rule>\n'
+    script = undo("firewalld-reload", "if firewall-cmd -q --state; then firewall-cmd -q --reload; fi")
+    script += put(
+        f"{_FIREWALLD}/zones/longboat.xml", f'<zone>\n<source address="{pods}"/>\n{ports}<forward/>\n</zone>\n'
+    )
+    script += put(f"{_FIREWALLD}/policies/longboat-in.xml", _POLICY.format("ANY", "longboat", ""))
+    script += put(f"{_FIREWALLD}/policies/longboat-out.xml", _POLICY.format("longboat", "ANY", hidden))
+    return f"{script}firewall-cmd -q --reload\n"
 
 
 def _own_rules(needed: Sequence[str], source: str, pods: str, loaders: Sequence[str]) -> str:

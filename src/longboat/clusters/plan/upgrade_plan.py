@@ -57,7 +57,7 @@ for name in $NAMES; do
         fail "error: $plain was here before the cluster was made: upgrade it yourself, then the same command again"
 done
 """
-    + packages.DNF_INSTALL
+    + packages.DNF_UPGRADE
 )
 
 

@@ -14,6 +14,7 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.guards.decoding import decoder
 from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
 from longboat.core.jobs import Job
+from longboat.core.runs import Attempt
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record, State, at_present
 from longboat.engines.kubernetes.slim_objects import SlimRecord
@@ -39,6 +40,10 @@ MOST_ATTEMPTS = 1_000_000
 MOST_GRACE_S = 1e7
 """Seconds, four months: no pod has a longer one."""
 MOST_MOMENT = 1e12
+MOST_STATE = 640 << 10
+"""Bytes of a state. A ConfigMap holds a MiB, the record with the job included."""
+MOST_OLD_MESSAGE = 100
+"""Characters of an old failure's message, where a run has failed so often that not all can be kept whole."""
 MOST_DIGITS = 12
 """Of a moment in whole seconds: ten until the year 2286."""
 MOST_QUOTED = 300
@@ -229,11 +234,34 @@ def stop_text(at: float, grace_s: float | None) -> str:
     return json.dumps({"at": at, "grace_s": grace_s})
 
 
+def fitted(state: State) -> State:
+    """What a ConfigMap can hold of it: of its oldest failures the last lines and tracebacks go first."""
+    left = len(msgspec.json.encode(state)) - MOST_STATE
+    attempts = list(state.attempts)
+    for place, attempt in enumerate(attempts):
+        if left <= 0:
+            break
+        attempts[place] = _without_details(attempt)
+        left -= len(msgspec.json.encode(attempt)) - len(msgspec.json.encode(attempts[place]))
+    return msgspec.structs.replace(state, attempts=tuple(attempts))
+
+
+def _without_details(attempt: Attempt) -> Attempt:
+    failure = attempt.failure
+    if failure is None:
+        return attempt
+    report, message = failure.rank, failure.message[:MOST_OLD_MESSAGE]
+    if report is not None:
+        report = msgspec.structs.replace(report, message="", traceback="", stacks="", tail=())
+    failure = msgspec.structs.replace(failure, message=message, rank=report, tail=())
+    return msgspec.structs.replace(attempt, failure=failure)
+
+
 def write_state(client: Client, run: str, version: str, state: State) -> str:
     """Replace the state if the record is still as it was at this version; else Conflict."""
     metadata: Object = {"resourceVersion": version}
     if state.is_final:
         metadata["labels"] = {names.ENDED: "true"}
-    body = {"metadata": metadata, "data": {"state": msgspec.json.encode(state).decode()}}
+    body = {"metadata": metadata, "data": {"state": msgspec.json.encode(fitted(state)).decode()}}
     written = client.patch(CONFIG_MAP, run, body)
     return str(written["metadata"]["resourceVersion"])

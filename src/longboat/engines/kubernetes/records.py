@@ -128,6 +128,7 @@ class State(Stored, frozen=True):
     told_when: float = 0.0
     broken: float = 0.0  # when a member of the attempt was first seen to be dead while others ran
     hosts: dict[str, str] = {}  # member of the attempt -> node that it runs on
+    digests: dict[str, str] = {}  # role -> digest of the image that its first pod runs
     tails: dict[str, str] = {}  # node -> last lines, kept where pods are gone
     checkpoint: str | None = None
     step: int | None = None  # of the last attempt that told one, once it has ended
@@ -173,9 +174,39 @@ def at_present(record: Record, state: State) -> Record:
     return msgspec.structs.replace(record, job=job)
 
 
+def replaced_nodes(record: Record, state: State) -> list[tuple[int, str]]:
+    """Attempts, each with a node whose pod of that time is gone: a later attempt in these pods has another one there.
+
+    Others write what is read here: no name counts that is not one of the job's nodes.
+    """
+    gone: set[tuple[int, str]] = set()
+    first = 0
+    for attempt in sorted(state.attempts, key=lambda known: known.number):
+        if attempt.restart != "in-place":
+            first = attempt.number
+        names = set(attempt.replaced) & set(expected_nodes(record.job)) if attempt.replaced else set()
+        before = [known.number for known in state.attempts if first <= known.number < attempt.number]
+        gone |= {(number, name) for number in before for name in names}
+    return sorted(gone)
+
+
 def is_chained(record: Record, state: State) -> bool:
     """Whether it waits for other runs: it is no candidate of the gate, and holds nothing."""
     return bool(record.after) and not state.released and not state.is_final
+
+
+def is_restarted_in_place(record: Record) -> bool:
+    """Whether node 0's launcher may restart the ranks in their pods.
+
+    Who pipes something in is told that the next attempt has an empty stdin: his command sees its pods come.
+    """
+    retries = record.job.retries
+    return retries.count > 0 and retries.restart == "in-place" and not record.stdin
+
+
+def replaces_pods(record: Record) -> bool:
+    """Whether its Jobs make a new pod for a member that was taken away, while the others wait for it."""
+    return is_restarted_in_place(record) and record.job.nodes > 1
 
 
 def expected_nodes(job: Job) -> list[str]:

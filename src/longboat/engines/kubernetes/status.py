@@ -9,14 +9,14 @@ import msgspec
 
 from longboat.core.runs import Attempt, NodeTrouble, RankStatus, RunStatus, latest_step
 from longboat.core.times import format_time
-from longboat.engines.kubernetes.observe.node_loss import is_reachable
+from longboat.engines.kubernetes.observe.node_loss import digests_of, is_reachable
 from longboat.engines.kubernetes.observe.progress import ended_ranks
 from longboat.engines.kubernetes.observe.restarts import PodAttempts, attempts_of_pods, with_restarts
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
 from longboat.engines.shared.retry_policy import retry_note
-from longboat.engines.shared.run_summary import brief
+from longboat.engines.shared.run_summary import brief, with_digest
 from longboat.engines.shared.secret_urls import redacted_job
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
@@ -177,6 +177,9 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
         artifacts_dir=record.artifacts_dir,
         attempts=_with_resumed(brief, answers),
         drill=record.drill,
+        images={
+            role: with_digest(record.images.get(role, ""), digest) for role, digest in digests_of(snapshot).items()
+        },
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=redacted_job(record.job),
     )
@@ -205,7 +208,8 @@ def _in_place(status: RunStatus, had: PodAttempts, record: Record) -> RunStatus:
     if failure is None or status.phase not in ("running", "starting"):
         return status
     note = retry_note(failure, number=had.last, retries=record.job.retries)
-    return msgspec.structs.replace(status, phase="recovering", reason=note)
+    waits = f"; {status.reason}" if status.reason else ""
+    return msgspec.structs.replace(status, phase="recovering", reason=note + waits)
 
 
 def _with_resumed(status: RunStatus, answers: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:

@@ -108,8 +108,8 @@ def with_recorded(environment: Mapping[str, str], recorded: Mapping[str, str], k
     return {**own, **recorded}
 
 
-def changed_since(submission: Submission, *, is_cluster: bool) -> list[str]:
-    """Inputs that may have changed since, as far as the job tells."""
+def changed_since(submission: Submission, *, is_cluster: bool, images: Mapping[str, str] | None = None) -> list[str]:
+    """Inputs that may have changed since, as far as the job tells. `images`: by role, those that the run had."""
     job = submission.job
     notices = []
     if job.secrets:
@@ -120,9 +120,12 @@ def changed_since(submission: Submission, *, is_cluster: bool) -> list[str]:
     if any(not volume.scratch for volume in job.volumes):
         targets = [volume.target for volume in job.volumes if not volume.scratch]
         notices.append(f"volumes hold what they hold now: {listing(targets, 8)}")
-    images = sorted({role.image for role in job.roles if role.image and "@sha256:" not in role.image})
-    if is_cluster and images:
-        notices.append(f"images named by a tag may be others now: {listing(images, 4)}")
+    tags = sorted({role.image for role in job.roles if role.image and "@sha256:" not in role.image})
+    seen = sorted(set((images or {}).values()))
+    if seen and not all("@sha256:" in (role.image or "") for role in job.roles):
+        notices.append(f"images named by a tag may be others now; these were: {listing(seen, 4)}")
+    elif is_cluster and tags:
+        notices.append(f"images named by a tag may be others now: {listing(tags, 4)}")
     if job.setup:
         notices.append("setup runs again: what it installs may be newer")
     kinds = [role.name for role in job.roles if role.resources.gpus.count and role.resources.gpus.type is None]

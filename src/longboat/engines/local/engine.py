@@ -18,7 +18,7 @@ from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.settings import LocalSettings
 from longboat.engines.local.status import ENGINE, EndedRuns, brief_status, full_status
-from longboat.engines.local.supervise.spawn import spawn, supervisor_environment, take_over
+from longboat.engines.local.supervise.spawn import first_environment, nap, spawn, take_over
 from longboat.engines.local.supervise.wakeups import wake
 from longboat.engines.shared.files import write_value
 from longboat.engines.shared.home import Home, check_run_id
@@ -115,7 +115,7 @@ class LocalEngine:
     def _launch(self, submission: Submission, record: LocalRecord, files: RunFiles, lock: int) -> None:
         try:
             stdin = submission.stdin if record.containers is None else None
-            spawn(files, lock, supervisor_environment(record, submission.environment), stdin=stdin)
+            spawn(files, lock, first_environment(record, submission.environment), stdin=stdin)
         finally:
             os.close(lock)
 
@@ -255,7 +255,7 @@ class LocalEngine:
                 checked = time.monotonic()
             longest = 0.01 if time.monotonic() - began < SHORT_RUN_S else 0.1
             pause = min(pause * 1.25, longest) if is_silent else 0.004
-            time.sleep(pause)
+            nap(pause)
 
     def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
         files, record, state = self._observe(run)
@@ -268,7 +268,7 @@ class LocalEngine:
             if now - checked > RECOVERY_S:
                 self._recover(files, record)
                 checked = now
-            time.sleep(pause if timeout_s is None else max(0.0, min(pause, started + timeout_s - now)))
+            nap(pause if timeout_s is None else max(0.0, min(pause, started + timeout_s - now)))
             pause = min(pause * 1.25, 0.2)
             state = files.state()
         files.sync()
@@ -292,11 +292,12 @@ class LocalEngine:
         wake(files)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
-        from longboat.engines.local.removal import purge_store_of, remove_run
+        from longboat.engines.local.removal import purge_store_of, remove_leftovers, remove_run
 
         try:
             directory = self.home.run_dir(run)
         except NotFound:
+            remove_leftovers(self.home)  # of a removal of this run that was killed
             if purge and self._purge_left(run):
                 return
             raise

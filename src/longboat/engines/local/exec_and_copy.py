@@ -17,6 +17,7 @@ from longboat.engines.local.queue.gpu_isolation import isolated
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.processes import ProcessId, is_alive, kill_until_gone, marked
+from longboat.engines.refusals import missing_path
 from longboat.engines.shared.files import copy, read_value
 
 
@@ -57,7 +58,7 @@ def copy_out(
 ) -> None:
     path = _place(files, record, state, source, node=node)
     if not path.exists():
-        raise NotFound(f"{source} does not exist in {record.name}", hint="paths are relative to the working copy")
+        raise missing_path(record.name, source)
     copy(path, destination / path.name if destination.is_dir() else destination)
 
 

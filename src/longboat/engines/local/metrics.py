@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,15 +13,17 @@ import msgspec
 from longboat.core.errors import LongboatError
 from longboat.core.guards.decoding import decode
 from longboat.core.runs import RunStatus
+from longboat.engines.engine import Submission
 from longboat.engines.local.queue.machine import observe_gpus
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses
 from longboat.engines.shared.files import read_value
 from longboat.engines.shared.home import Home
+from longboat.launcher.sampling.packages import software
 from longboat.metrics.judgements import with_figures
 from longboat.metrics.series_file import MOST_BYTES, NAME, NodeFile, join, parse
 from longboat.metrics.usage import gpus_of
-from longboat.metrics.values import Activity, GpuUse, RunMetrics, last_points
+from longboat.metrics.values import Activity, GpuUse, RunMetrics, Software, last_points
 
 MOST_FRESH = 4 << 20
 """Bytes of a rank's steps of ten seconds, as the launcher reads them; a rank writes far less."""
@@ -27,11 +31,9 @@ MOST_FRESH = 4 << 20
 
 def metrics_of_run(files: RunFiles, status: RunStatus) -> RunMetrics:
     metrics = join(status.name, node_files(files))
-    return (
-        metrics
-        if metrics.series or metrics.system
-        else last_points(status.name, status.step, status.metrics, status.ended or time.time())
-    )
+    if metrics.series or metrics.system:
+        return metrics
+    return last_points(status.name, status.step, status.metrics, status.ended or time.time(), metrics.software)
 
 
 def node_files(files: RunFiles) -> list[NodeFile]:
@@ -48,6 +50,17 @@ def node_files(files: RunFiles) -> list[NodeFile]:
             new = b"".join(row + b"\n" for row in fresh if row not in data)
             parsed.append(parse(data + new, node=path.parent.name, attempt=attempt))
     return parsed
+
+
+def software_now(submission: Submission) -> Software:
+    """As the ranks of a new run would find it; nothing of the packages where `setup` installs them."""
+    job, environment = submission.job, {**os.environ, **submission.environment}
+    gpus = Counter(gpu.type for gpu in observe_gpus(environment) if gpu.type) if job.gpus else {}
+    if job.setup or not job.roles:
+        return Software(gpus=dict(gpus))
+    run = job.roles[0].run
+    seen = software(run if isinstance(run, str) else list(run), environment, submission.base)
+    return Software(python=seen.get("python", ""), packages=seen.get("packages", {}), gpus=dict(gpus))
 
 
 def fresh_rows(folder: Path) -> list[bytes]:

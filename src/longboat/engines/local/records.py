@@ -207,6 +207,11 @@ class RunFolder:
     def attempt_dir(self, attempt: int) -> Path:
         return self.directory / "attempts" / str(attempt)
 
+    @property
+    def images(self) -> Path:
+        """The images of the latest attempt's containers: name -> digest or id."""
+        return self.directory / "images.json"
+
     def attempts(self) -> list[int]:
         """Numbers of the attempts that have a folder, ascending."""
         try:

@@ -12,6 +12,7 @@ from longboat.bundles import durable
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.jobs import Value
 from longboat.core.runs import PrunedItem, PruneQuery
+from longboat.engines.lifecycle.kept_environment import forget_environment
 from longboat.engines.lifecycle.resubmission import noted_code
 from longboat.engines.local.queue.slots import discard_ticket
 from longboat.engines.local.records import LocalRecord
@@ -54,17 +55,18 @@ def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True
             return LeftFiles()  # somebody else has removed it meanwhile
         record: LocalRecord | None = None
         trash = directory.parent / f".gone-{os.urandom(6).hex()}"
+        is_own = files.is_own()
         with contextlib.suppress(EngineError):
             record = files.record()
             uid = record.uid
             kill_until_gone(lambda: marked(uid))
+            forget_environment(uid)
             if record.containers is not None:
                 from longboat.engines.local.containers.program import remove_containers
 
                 remove_containers(record.containers, uid, os.environ)
-        left = (
-            LeftFiles(checkpoints=note_left(home, files, record)) if record is not None and not purge else LeftFiles()
-        )
+        # Of a purge too, until it is done: one that is killed on the way is finished by the next `rm --purge`.
+        left = LeftFiles(checkpoints=note_left(home, files, record)) if record is not None else LeftFiles()
         with disk(f"remove {directory}"):
             discard_ticket(home, directory.name)
             directory.rename(trash)
@@ -73,6 +75,8 @@ def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True
         os.close(lock)
     if purge and record is not None:
         left = LeftFiles(foreign=purge_folder(home, record))
+        if is_own:
+            _note_of(home, record).unlink(missing_ok=True)
     remove_tree(trash)
     if is_last:
         collect_code(home)
@@ -89,11 +93,16 @@ def collect_code(home: Home) -> None:
     if None not in records:
         keep = {record.bundle for record in records if record is not None and record.bundle is not None}
         BundleStore(home.folder("bundles")).collect(keep | noted_code(home))
+    remove_leftovers(home)
+    for folder in ("runs", "sweeps", "services"):
+        remove_abandoned(home.root / folder)
+
+
+def remove_leftovers(home: Home) -> None:
+    """Of removals that were killed: the names are free, the files were still there."""
     for leftover in [*home.runs.glob(".gone-*"), *(home.root / "sweeps").glob(".gone-*")]:
         with contextlib.suppress(EngineError):  # it was told when its run was removed
             remove_tree(leftover)
-    for folder in ("runs", "sweeps", "services"):
-        remove_abandoned(home.root / folder)
 
 
 NOTES = "checkpoints/.removed"
@@ -106,8 +115,14 @@ def note_left(home: Home, files: RunFiles, record: LocalRecord) -> str | None:
     Of another user's run nothing is noted: his record names folders and endpoints."""
     place = _place_of(record)
     if place is not None and files.is_own():
-        write_value(home.folder(NOTES) / f"{record.uid}.json", record, is_durable=True)
+        for draft in (home.root / NOTES).glob(f"{record.uid}.json.*.tmp"):
+            draft.unlink(missing_ok=True)  # of a removal of this run that was killed: its lock is ours now
+        write_value(_note_of(home, record), record, is_durable=True)
     return place
+
+
+def _note_of(home: Home, record: LocalRecord) -> Path:
+    return home.folder(NOTES) / f"{record.uid}.json"
 
 
 def left_by(home: Home, run: str) -> LocalRecord | None:

@@ -16,7 +16,7 @@ from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses, reports_of
 from longboat.engines.shared.files import log_line, read_value
 from longboat.engines.shared.home import Home
-from longboat.engines.shared.run_summary import brief
+from longboat.engines.shared.run_summary import brief, with_digest
 from longboat.engines.shared.secret_urls import redacted_job
 
 ENGINE = "local"
@@ -83,10 +83,17 @@ def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None 
     return msgspec.structs.replace(brief(ENGINE, record, state), step=step, metrics=metrics, priority=priority)
 
 
+def _newest_in(folder: str) -> Path | None:
+    with contextlib.suppress(OSError):
+        if os.listdir(folder):  # most runs save nothing
+            from longboat.storage.checkpoints import newest_complete
+
+            return newest_complete(Path(folder))
+    return None
+
+
 def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunStatus:
     import msgspec
-
-    from longboat.storage.checkpoints import newest_complete
 
     record = at_present(record, state)
     ranks = rank_statuses(files, record, state)
@@ -96,7 +103,7 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         newest = sent_checkpoint(files)
     else:
         with contextlib.suppress(EngineError):  # a folder that cannot be read takes nothing else of the status away
-            newest = newest_complete(Path(record.checkpoint_dir))
+            newest = _newest_in(record.checkpoint_dir)
     status = msgspec.structs.replace(
         brief_status(record, state),
         reason=state.reason or ("" if state.is_final else problem_of(files, state)),
@@ -108,6 +115,7 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         directory=str(files.directory),
         ranks=tuple(ranks),
         drill=read_value(files.drill, str) or "",
+        images=_images(files, record),
         spec=redacted_job(record.job),
     )
     return with_timeline(status, {attempt: _marks(files, attempt) for attempt in files.attempts()})
@@ -121,6 +129,16 @@ def notify(home: Home, record: LocalRecord, state: LocalState) -> None:
         send_detached(home, brief_status(record, state))
     except OSError as error:
         log_line(f"no notice of the end was sent: {error.strerror}")
+
+
+def _images(files: RunFiles, record: LocalRecord) -> dict[str, str]:
+    """By role the image that the latest attempt ran, with its digest or id; none without containers."""
+    ids = (read_value(files.images, dict[str, str]) or {}) if record.containers is not None else {}
+    return {
+        role.name: with_digest(role.image, ids[role.image])
+        for role in record.job.roles
+        if role.image and ids.get(role.image)
+    }
 
 
 def _marks(files: RunFiles, attempt: int) -> AttemptMarks:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Mapping
 
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.runs import Failure, RunStatus
 
 NO_SPACE = "No space left on device"
@@ -44,7 +44,8 @@ SIGNAL_ADVICE: Mapping[int, str] = {
 GPU_MEMORY = ("CUDA out of memory", "HIP out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "RESOURCE_EXHAUSTED")
 """As PyTorch, the drivers and XLA say that a GPU has no memory left."""
 
-_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+INSTALL = "install "
+_MODULE = lazy_pattern(r"ModuleNotFoundError: No module named '(\w+)")
 
 
 def next_steps(status: RunStatus, failure: Failure, advice: Mapping[str, str]) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ def _by_words(status: RunStatus, failure: Failure) -> str | None:
         return "the command is not executable: `chmod +x` it, or name its interpreter: `python FILE`, `sh FILE`"
     missing = next((match[1] for text in said if (match := _MODULE.search(text))), None)
     if missing is not None:
-        return f"install {missing} where the run has its Python: `setup: pip install ...`, or an image that has it"
+        return f"{INSTALL}{missing} where the run has its Python: `setup: pip install ...`, or an image that has it"
     if failure.cause == "oom" and any(words in text for text in said for words in GPU_MEMORY):
         return "the GPU's memory was full: lower the batch size per rank, or ask for GPUs with more memory"
     if failure.cause == "hang" and _rank_count(status) == 1:

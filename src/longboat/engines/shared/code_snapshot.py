@@ -20,6 +20,7 @@ from longboat.core.jobs import Job
 from longboat.core.runs import Explanation, Failure
 from longboat.core.words import listing
 from longboat.engines.engine import Submission
+from longboat.engines.shared.advice import INSTALL
 from longboat.engines.shared.home import Home
 from longboat.storage.urls import is_object_url
 
@@ -112,6 +113,11 @@ def missed_by(
     return _advice_for([each for each in held if each is not None], snapshot, is_cluster=is_cluster)
 
 
+def still_needed(steps: Sequence[str], missed: Sequence[object]) -> list[str]:
+    """A module that stays behind need not be installed."""
+    return [step for step in steps if not (missed and step.startswith(INSTALL))]
+
+
 def with_missed_files(
     explanation: Explanation,
     home: Home,
@@ -133,24 +139,29 @@ def with_missed_files(
     return msgspec.structs.replace(
         explanation,
         facts=(*explanation.facts, *(text for text, _ in missed)),
-        next_steps=(*(step for _, step in missed), *explanation.next_steps),
+        next_steps=(*(step for _, step in missed), *still_needed(explanation.next_steps, missed)),
     )
 
 
 def _named(snapshot: CodeSnapshot, job: Job, paths: Set[str]) -> list[HeldBack]:
     """Files named in the job's commands that the snapshot leaves out."""
-    from longboat.bundles.source.held_back import held_back, travels
     from longboat.bundles.source.mentions import in_command
 
     commands = [*(role.run for role in job.roles), *([job.setup] if job.setup else [])]
     own = {place.partition("/")[0] for place in _own_places(job)}
     words = [word for command in commands for word in in_command(command) if word.partition("/")[0] not in own]
     there = [word for word in words if snapshot.root and os.path.lexists(os.path.join(snapshot.root, word))]
+    if not there:
+        return []
+    from longboat.bundles.source.held_back import held_back, travels
+
     held = [held_back(snapshot.root, word, exclude=job.exclude) for word in there if not travels(word, paths)]
     return [each for each in held if each is not None]
 
 
 def _advice_for(held: Sequence[HeldBack], snapshot: CodeSnapshot, *, is_cluster: bool) -> list[tuple[str, str]]:
+    if not held:
+        return []
     from longboat.bundles.source.held_back import advice
 
     once = {each.path: each for each in held if each.path not in snapshot.outside}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Attempt, Explanation, Failure, RankReport, RunStatus
-from longboat.core.words import counted
+from longboat.core.words import counted, listing
 from longboat.engines.shared.advice import ADVICE, next_steps
 
 _SILENT_S = 600.0
@@ -165,6 +165,8 @@ def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
     if not attempt.restart:
         return ""
     way = "restarted in place" if attempt.restart == "in-place" else "started anew"
+    if attempt.replaced:
+        way = f"{listing(attempt.replaced, 3)} replaced, the others {way}"
     before = max((each for each in attempts if each.ended and each.number < attempt.number), key=_end, default=None)
     if before is None or attempt.running is None:
         return way

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import io
+import itertools
 import os
 import stat
 import sys
@@ -35,8 +36,10 @@ _HINTS = {
     errno.EPERM: "point LONGBOAT_HOME to a folder you can write",
 }
 
+MOST_REMOVED = 4096
+"""Lock files that are looked at in one go."""
 ABANDONED_S = 3600.0
-"""Before that a draft may be without its lock yet."""
+"""Before that a draft may be without its lock yet. One that has a lock was made with it (`new_lock`)."""
 
 
 def disk_error(error: OSError, doing: str) -> EngineError:
@@ -148,12 +151,45 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def new_lock(path: Path) -> int:
+    """A new lock file, held from the moment on in which it has its name."""
+    unnamed = path.with_name(f".{path.name}")
+    descriptor = open_lock(unnamed)
+    try_lock(descriptor)
+    with disk(f"make {path}"):
+        os.rename(unnamed, path)
+    return descriptor
+
+
 def is_current(descriptor: int, path: Path) -> bool:
     """Whether the path still is the opened file: its folder may have been removed since."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:
         return False
+
+
+def take_lock(path: Path) -> int | None:
+    """A lock file whose holder removes it in the end: held, and still the one of that name. None: others have it."""
+    descriptor = open_lock(path)
+    if try_lock(descriptor) and is_current(descriptor, path):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def remove_free_locks(folder: Path) -> None:
+    """Remove the lock files that nobody holds, those of killed processes too; some of very many. Whoever opens one
+    that is being removed sees that the name is another file's, or nobody's (`take_lock`)."""
+    with contextlib.suppress(OSError, EngineError):  # a home that can only be read, or is gone
+        for path in itertools.islice(folder.iterdir(), MOST_REMOVED):
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    if try_lock(descriptor) and is_current(descriptor, path):
+                        path.unlink()
+                finally:
+                    os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -182,8 +218,13 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
 
 def remove_tree(path: Path) -> None:
     """Remove a folder with its contents, read-only files included; a missing one is no error."""
-
-    import shutil
+    try:
+        path.rmdir()  # many are empty
+        return
+    except FileNotFoundError:
+        return
+    except OSError:
+        import shutil  # not at the start: with it come the compressors
 
     def retry(function: Any, name: str, error: Any) -> None:
         if isinstance(error[1], FileNotFoundError):
@@ -203,12 +244,13 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove drafts (`.new-*`) of a process that was killed: they are old, and the locks inside are free."""
+    """Remove drafts (`.new-*`) of a process that was killed: the locks inside are free, or there is none for long."""
     for draft in folder.glob(".new-*"):
         with contextlib.suppress(OSError, EngineError), contextlib.ExitStack() as held:
-            if time.time() - draft.stat().st_mtime < ABANDONED_S:
+            locks = [path for path in draft.glob("*.lock") if not path.name.startswith(".")]
+            if not locks and time.time() - draft.stat().st_mtime < ABANDONED_S:
                 continue
-            for path in draft.glob("*.lock"):
+            for path in locks:
                 lock = open_lock(path)
                 held.callback(os.close, lock)
                 if not try_lock(lock):
@@ -244,3 +286,12 @@ def disk_use(path: Path) -> int:
         except OSError:
             continue
     return total
+
+
+def find_program(name: str, path: str) -> str | None:
+    """A program by its name in these folders, as `shutil.which` finds it. That one imports the compressors."""
+    for folder in path.split(os.pathsep):
+        program = os.path.join(folder, name)
+        if os.access(program, os.X_OK) and not os.path.isdir(program):
+            return program
+    return None

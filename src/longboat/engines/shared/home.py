@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.engines.shared.files import disk, make_folder
 
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_NAME = lazy_pattern(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 LONGEST_FILE_NAME = 255
 NAME_LIMIT = 40  # leaves room for `-a0-worker-0` in a label of 63 characters
 
@@ -62,11 +62,14 @@ class Home:
 
 def current_user() -> str:
     """The user name for records of runs submitted from here."""
-    import getpass
+    named = [os.environ[name] for name in ("LOGNAME", "USER", "LNAME", "USERNAME") if os.environ.get(name)]
+    if named:
+        return named[0]
+    import pwd
 
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
         return str(os.getuid())
 
 

@@ -77,6 +77,11 @@ def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
     )
 
 
+def with_digest(image: str, digest: str) -> str:
+    """The image as it was, whatever its tag means later: `python:3.12@sha256:...`."""
+    return image if digest in image else f"{image}@{digest}"
+
+
 def command_text(job: Job) -> str:
     """The command as one line; empty for a damaged record without roles."""
     run = job.roles[0].run if job.roles else ""

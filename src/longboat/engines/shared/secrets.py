@@ -4,17 +4,17 @@ except into that store, readable by its owner only."""
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from longboat.core.errors import EngineError, LongboatError, NotFound, UsageError
+from longboat.core.errors import EngineError, LongboatError, NotFound, SecretMissing, UsageError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.guards.masking import LEAST
 from longboat.core.jobs import Secret
 from longboat.engines.shared.files import disk, make_folder, write_bytes
 from longboat.engines.shared.home import Home
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOLDER = "secrets"
 _HINT = "encode it, with base64 for example, and decode it in the job"
 
@@ -39,7 +39,7 @@ def remove_secret(home: Home, name: str) -> None:
 
 
 def read_secrets(home: Home, secrets: Sequence[Secret], environment: Mapping[str, str]) -> dict[str, str]:
-    """Secret values by variable name. Raises EngineError naming the first that is missing."""
+    """Secret values by variable name. Raises SecretMissing, which names it; EngineError."""
     values = {secret.name: _read(home, secret, environment) for secret in secrets}
     for name, value in values.items():
         if reason := why_unusable(value):
@@ -86,9 +86,8 @@ def _read(home: Home, secret: Secret, environment: Mapping[str, str]) -> str:
         try:
             return path.read_text().rstrip("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise EngineError(
-                f"secret {secret.name}: cannot read {path}", hint="check secrets in the job file"
-            ) from error
+            kind = SecretMissing if isinstance(error, FileNotFoundError) else EngineError
+            raise kind(f"secret {secret.name}: cannot read {path}", hint="check secrets in the job file") from error
     if secret.store is None:
         value = environment.get(secret.env or secret.name)
         if value is not None:
@@ -100,7 +99,7 @@ def _read(home: Home, secret: Secret, environment: Mapping[str, str]) -> str:
             pass
         except (OSError, UnicodeDecodeError) as error:
             raise EngineError(f"secret {secret.name}: cannot read the store") from error
-    raise EngineError(
+    raise SecretMissing(
         f"secret {secret.name} is neither in the environment nor in the store",
         hint=f"export {secret.env or secret.name}, or `longboat secret set {secret.store or secret.name}`",
     )

@@ -123,7 +123,7 @@ def _wait_for_go(state: LauncherState, membership: Membership) -> None:
     membership.look()
     begun = time.monotonic()
     report = begun + REPORT_S
-    while not state.is_over and not membership.is_going:
+    while not state.is_over and not membership.is_going and membership.later is None:
         before, state.missing = state.missing, membership.missing()
         if state.missing != before:
             state.on_change()

@@ -16,13 +16,13 @@ import time
 from ..node.jsonfiles import dumps, loads
 from ..node.loop import POLLIN, POLLOUT, EventLoop
 from .handshake import LINE, Acceptor, frame, listen, proof, take_frame
-from .messages import count_of
+from .messages import count_of, under_way
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-HELLO, WELCOME, REFUSED, MESSAGE, ACK, PING = b"H", b"W", b"N", b"M", b"A", b"P"
+HELLO, WELCOME, REFUSED, LATER, MESSAGE, ACK, PING = b"H", b"W", b"N", b"L", b"M", b"A", b"P"
 HELLO_MAX = 4096
 """Bytes of a greeting: a name, a session and a number."""
 ANSWER_S = 10.0
@@ -175,11 +175,18 @@ class Channel:
 
 
 class ChannelListener:
-    """Node 0's listener: hands each authenticated connection to its node's channel."""
+    """Node 0's listener: hands each authenticated connection to its node's channel.
+
+    A launcher says of which attempt it is, and whether it is `new`: no member of any yet. One that takes the place of a
+    lost member has the number of its pod, and is told the attempt under way. A member of an earlier one is refused.
+    """
 
     def __init__(self, loop: EventLoop, address: str, port: int, token: bytes, channels: dict[str, Channel]) -> None:
         self._channels = channels
         self._sessions: dict[str, str] = {}
+        self.under_way: dict[str, Any] = {"attempt": 0}
+        self.replaces = False  # whether one that comes under a known name may take its place, in the next attempt
+        self.on_later: Callable[[str], None] = lambda node: None  # a new launcher was told of the attempt
         self.on_stranger: Callable[[str], None] = lambda node: None  # somebody else came under a known node's name
         expected = proof(token, LINE)
         listener = listen(address, port, backlog=max(BACKLOG, len(channels)))
@@ -193,12 +200,25 @@ class ChannelListener:
         node, session, got = hello["node"], hello["session"], count_of(hello["got"])
         if not isinstance(node, str) or not isinstance(session, str):
             raise ValueError("no greeting")
-        channel = self._channels[node]
-        if self._sessions.setdefault(node, session) != session:
-            connection.send(frame(REFUSED, b"another launcher came under this name before"))  # fits any new socket
-            connection.close()
-            self.on_stranger(node)
+        channel, own = self._channels[node], int(self.under_way["attempt"])
+        attempt, is_new = count_of(hello.get("attempt", own)), hello.get("new") is True
+        if attempt > own:
+            raise ValueError("it is of a later attempt")
+        if attempt < own and not is_new:
+            _answer_last(connection, REFUSED, b"the gang has gone on without it")
             return
+        if self._sessions.get(node, session) != session:
+            if is_new or not self.replaces:
+                self.on_stranger(node)
+            if is_new and self.replaces:
+                raise ValueError("another launcher has this name")  # it comes again
+            _answer_last(connection, REFUSED, b"another launcher came under this name before")
+            return
+        if attempt < own:
+            self.on_later(node)
+            _answer_last(connection, LATER, dumps(self.under_way).encode("ascii"))
+            return
+        self._sessions[node] = session
         channel.attach(connection, got, rest, frame(WELCOME, dumps({"got": channel.got}).encode("ascii")))
 
     def close(self) -> None:
@@ -222,9 +242,11 @@ class Dialer:
         self._channel = channel
         self._made: list[tuple[socket.socket, int, bytes]] = []
         self._refused = ""
+        self._later: dict[str, Any] | None = None
         self._wanted = _thread.allocate_lock()  # held while the connection is up
         self._is_closed = False
         self.on_refused: Callable[[str], None] = lambda reason: None
+        self.on_later: Callable[[dict[str, Any]], None] = lambda under_way: None
         self.problem = ""
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
@@ -232,6 +254,10 @@ class Dialer:
         channel.on_break = self.again
         self._wanted.acquire()
         _thread.start_new_thread(self._dial, ())
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self._refused)
 
     def again(self) -> None:
         if self._wanted.locked():
@@ -267,6 +293,10 @@ class Dialer:
                 self._refused = data.decode("utf-8", "replace")
                 os.write(self._wake_w, b"x")
                 raise OSError(self._refused)
+            if kind == LATER:
+                self._later = under_way(loads(data.decode("utf-8")))
+                os.write(self._wake_w, b"x")
+                raise OSError("it is told which attempt is under way")
             if kind != WELCOME:
                 raise ValueError("not a launcher of this run")
             return connection, count_of(loads(data.decode("utf-8"))["got"]), rest
@@ -281,6 +311,8 @@ class Dialer:
             pass
         if self._refused:
             self.on_refused(self._refused)
+        if self._later is not None:
+            self.on_later(self._later)
         while self._made:
             connection, got, rest = self._made.pop(0)
             try:
@@ -289,6 +321,12 @@ class Dialer:
                 self.problem = str(error)
                 connection.close()
                 self.again()
+
+
+def _answer_last(connection: socket.socket, kind: bytes, data: bytes) -> None:
+    """Answer a greeting and hang up. A few kilobytes fit any new socket."""
+    connection.send(frame(kind, data))
+    connection.close()
 
 
 def _answer(connection: socket.socket) -> tuple[bytes, bytes, bytes]:

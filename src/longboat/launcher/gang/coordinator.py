@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     Order = tuple[str, dict[str, Any]]
 
 EXIT_LOST, EXIT_SETUP = 208, 209
+REPLACED_MAX = 8  # names of members that an order tells
 MESSAGE_MAX = 200  # characters of an earlier attempt's failure: several fit into a termination message
 
 
 class GangMember:
     """The state of one node as node 0 sees it."""
 
-    __slots__ = ("broken", "first_heard", "is_ready", "lost_at", "outcome")
+    __slots__ = ("broken", "first_heard", "is_ready", "is_replaced", "lost_at", "outcome")
 
     def __init__(self) -> None:
         self.first_heard: float | None = None
@@ -29,6 +30,7 @@ class GangMember:
         self.broken = False  # its connection is lost, for now
         self.lost_at: float | None = None  # its last word, when it is given up
         self.outcome: dict[str, Any] | None = None
+        self.is_replaced = False  # its pod is being taken away, or another one has come for it
 
     @property
     def is_over(self) -> bool:
@@ -109,6 +111,7 @@ class Coordinator:
         return [(node, order) for node, member in self.members.items() if not member.is_over]
 
     def evicted(self, node: str, now: float) -> list[Order]:
+        self.members[node].is_replaced = True
         if self.reason is None:
             self.culprit = node
         return self._end("evicted", now, but=node)
@@ -125,6 +128,12 @@ class Coordinator:
         member.lost_at = last_word
         self._message = self._message or why
         return self._end("failure", now)
+
+    def replaced(self, node: str, last_word: float, why: str, now: float) -> list[Order]:
+        """Give up a node whose name another launcher uses: that of a new pod, which may take its place."""
+        orders = self.lost(node, last_word, why, now)
+        self.members[node].is_replaced = True
+        return orders
 
     def peers_missing(self, waited_s: float, now: float) -> list[Order]:
         if self.reason is None:
@@ -164,12 +173,16 @@ class Coordinator:
     def restart(self, rule: dict[str, Any] | None, attempt: int, verdict: dict[str, Any]) -> dict[str, Any] | None:
         """The order to restart in place after this verdict; None where it is the end, or a member cannot stay.
 
-        Whatever ended the gang but a failure of ranks (a pod taken away, lost, never there) wants new pods.
+        Members whose pods are taken away, but for this one, are `replaced`: their Jobs make new ones. Whatever else
+        ended the gang but a failure of ranks (a member is lost, or was never there) wants new pods.
         """
-        outcomes = [member.outcome for member in self.members.values()]
-        if rule is None or not self.has_gone or self.reason not in ("failure", "hang") or verdict["cause"] is None:
+        is_retried = self.reason in ("failure", "hang", "evicted") and verdict["cause"] is not None
+        if rule is None or not self.has_gone or not is_retried:
             return None
-        if any(outcome is None or not outcome.get("stays") for outcome in outcomes):
+        leader = next(iter(self.members))
+        stay = {node for node, member in self.members.items() if member.outcome and member.outcome.get("stays")}
+        gone = [node for node in self.members if node not in stay]
+        if any(node == leader or not self.members[node].is_replaced for node in gone):
             return None
         delay_s = load("core.first_failure").retry_delay(
             verdict["cause"],
@@ -184,7 +197,8 @@ class Coordinator:
         first = verdict["first"] or {}
         ended = {key: verdict[key] for key in ("exit_code", "cause", "node")}
         ended.update(message=str(verdict["message"])[:MESSAGE_MAX], rank=first.get("rank"), signal=first.get("signal"))
-        return {"do": "restart", "attempt": attempt + 1, "delay_s": delay_s, "ended": ended}
+        order = {"do": "restart", "attempt": attempt + 1, "delay_s": delay_s, "ended": ended}
+        return {**order, "replaced": gone[:REPLACED_MAX]} if gone else order
 
     # the verdict
 

@@ -51,6 +51,8 @@ class Membership(abc.ABC):
         self.lost_s = state.plan.line_lost_s
         self.is_going = False
         self.is_hurried = False  # this pod is being taken away
+        self.is_leaving = False  # and has said so, as a member of a gang whose ranks had started
+        self.later: dict[str, Any] | None = None  # of a new pod: the attempt under way, of which it is no member yet
         self.restart: dict[str, Any] | None = None  # node 0's order to go on with another attempt, in the same pods
         self.stalled: Callable[[], tuple[int, float] | None] = lambda: None
         self._obey = obey
@@ -110,6 +112,7 @@ class Membership(abc.ABC):
         self.tell({"is": "stop", "grace_s": grace_s})
 
     def evicted(self) -> None:
+        self.is_leaving = self.is_going
         self.tell({"is": "evicted"})
 
     def dump(self) -> None:
@@ -170,7 +173,10 @@ class GangLeader(Membership):
 
             token = read_token(plan.line_token_file)
             self._listener = ChannelListener(self.loop, plan.address, plan.line_port, token, self._channels)
+            self._listener.under_way = {"attempt": plan.attempt, "ended": (plan.again or {}).get("ended") or []}
+            self._listener.replaces = plan.restart is not None
             self._listener.on_stranger = self._stranger
+            self._listener.on_later = self._prepares
             self._listener.acceptor.on_refused = state.refused
 
     def _channel(self, node: str) -> Channel:
@@ -230,7 +236,12 @@ class GangLeader(Membership):
 
     def _stranger(self, node: str) -> None:
         now, channel = time.monotonic(), self._channels[node]
-        self._give(self.coordinator.lost(node, channel.heard, "its launcher was started a second time", now))
+        self._give(self.coordinator.replaced(node, channel.heard, "its launcher was started a second time", now))
+
+    def _prepares(self, node: str) -> None:
+        """A new pod of a member makes itself ready: it is waited for anew, as for one that is connected."""
+        if self._waiting_since is not None:
+            self._waiting_since = time.monotonic()
 
     def check(self, now: float) -> None:
         coordinator, plan = self.coordinator, self.state.plan
@@ -276,8 +287,9 @@ class GangLeader(Membership):
         """Tell all. From now on nobody is let in: who comes is a launcher of the next attempt, and comes again."""
         if self._listener is not None:
             self._listener.acceptor.close()
-        for channel in self._channels.values():
-            channel.send(order)
+        for node, channel in self._channels.items():
+            if self.coordinator.members[node].lost_at is None:  # who was given up is not to come back
+                channel.send(order)
 
     def _deadline(self) -> float:
         extra_s = DUMP_S if self.coordinator.reason == "hang" else 0.0
@@ -302,16 +314,24 @@ class GangFollower(Membership):
         self._channel.on_nonsense = lambda text: self.not_understood(self._leader, text)
         self._channel.on_heard = self._heard
         self._has_heard = False
-        greeting = {"node": plan.node, "session": os.urandom(8).hex()}
+        self._greeting = {"node": plan.node, "session": os.urandom(8).hex(), "attempt": plan.attempt}
+        self._greeting["new"] = plan.again is None and plan.restart is not None
         place, token = (plan.peers[0]["address"], plan.line_port), read_token(plan.line_token_file)
-        self._dialer = Dialer(self.loop, place, token, greeting, self._channel)
+        self._dialer = Dialer(self.loop, place, token, self._greeting, self._channel)
         self._dialer.on_refused = lambda reason: self._lost("node %s: %s" % (self._leader, reason))
+        self._dialer.on_later = self._comes_later
 
     def _take(self, message: dict[str, Any]) -> None:
         self._inbox.append(messages.from_leader(message))
 
     def _heard(self) -> None:
         self._has_heard = True
+        self._greeting["new"] = False
+
+    def _comes_later(self, under_way: dict[str, Any]) -> None:
+        most = int((self.state.plan.restart or {}).get("count") or 0)
+        if not self._has_heard and self.state.plan.attempt < int(under_way["attempt"]) <= most:
+            self.later = under_way
 
     def tell(self, message: dict[str, Any]) -> None:
         self._channel.send(message)
@@ -347,13 +367,18 @@ class GangFollower(Membership):
 
     def wait_for_end(self) -> None:
         channel, begun = self._channel, time.monotonic()
-        while not channel.is_idle and time.monotonic() < self._until(begun):
+        while not channel.is_idle and not self._is_outside() and time.monotonic() < self._until(begun):
             self.loop.turn()
-        is_awaited = self.state.plan.ends_together or stays(self.state)
-        if is_awaited and self.state.is_over and not self.is_hurried:
+        is_awaited = (self.state.plan.ends_together or stays(self.state)) and not self.is_hurried
+        is_replaced = self.is_leaving and self.state.plan.restart is not None  # if node 0 restarts the others
+        if (is_awaited or is_replaced) and self.state.is_over:
             self._wait_for_others()
         self.loop.cancel("line")
         self._dialer.close()
+
+    def _is_outside(self) -> bool:
+        """Whether node 0 has not let it in: there is nobody to tell."""
+        return self._dialer.is_refused or self.later is not None
 
     def _wait_for_others(self) -> None:
         """Wait until node 0 orders a restart or, when all nodes have ended, closes the connection: no longer than it
@@ -371,4 +396,5 @@ class GangFollower(Membership):
 def stays(state: LauncherState) -> bool:
     """Whether this launcher may run the next attempt: ranks failed, here or elsewhere, and no process is left."""
     by = state.ending.by if state.ending is not None else None
-    return state.plan.restart is not None and by in ("failure", "hang") and not state.loop.has_children
+    is_ended = by in ("failure", "hang", "evicted")
+    return state.plan.restart is not None and is_ended and not state.loop.has_children

@@ -57,9 +57,28 @@ def from_leader(message: Any) -> dict[str, Any]:
         if not isinstance(message.get("ended"), dict):
             raise ValueError("ended is missing")
         _check_end(message["ended"])
+        _check_names(message.get("replaced"))
     elif kind != "dump":
         raise ValueError("unknown message %r" % kind[:40])
     return message  # type: ignore[no-any-return]
+
+
+def under_way(message: Any) -> dict[str, Any]:
+    """Validate what node 0 says to a new launcher: the attempt, and how those before it ended."""
+    if not isinstance(message, dict) or not isinstance(message.get("ended"), list):
+        raise ValueError("not a message")
+    count_of(message.get("attempt"))
+    _check_depth(message)
+    for each in message["ended"]:
+        if not isinstance(each, dict):
+            raise ValueError("ended is no list of attempts")
+        count_of(each.get("attempt"))
+        _check_end(each)
+        _check_names(each.get("replaced"))
+        for key in ("began", "running", "ended"):
+            if each.get(key) is not None:
+                _check_number(each[key], key)
+    return message
 
 
 def count_of(value: Any) -> int:
@@ -130,6 +149,11 @@ def _check_end(said: dict[str, Any]) -> None:
 def _check_text(value: Any, key: str) -> None:
     if value is not None and not isinstance(value, str):
         raise ValueError("%s is not a text" % key)
+
+
+def _check_names(value: Any) -> None:
+    if value is not None and not (isinstance(value, list) and all(isinstance(name, str) for name in value)):
+        raise ValueError("replaced is not a list of names")
 
 
 def _check_number(value: Any, key: str) -> float:

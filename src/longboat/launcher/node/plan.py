@@ -15,6 +15,10 @@ TOLD = "told.json"
 """Why and how the node is to end, written before the SIGTERM of somebody who knows of Longboat."""
 
 
+EXIT_REPLACED = 213
+"""Only of the process: the Job of a pod that ends so makes another one (`core.errors.RUN_REPLACED_EXIT`)."""
+
+
 class PlanError(Exception):
     """The plan is unreadable or incomplete."""
 

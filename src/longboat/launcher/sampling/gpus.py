@@ -29,6 +29,7 @@ class GpuMeter:
     def __init__(self, visible: str | None, library: Any = None) -> None:
         """`visible`: CUDA_VISIBLE_DEVICES of the ranks; None: all that there are."""
         self.devices: list[tuple[int, str, str, Any]] = []  # number, UUID, name, handle
+        self.driver = ""
         try:
             self._library = library if library is not None else _open()
             if self._library is not None:
@@ -48,13 +49,15 @@ class GpuMeter:
             if not self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(number), ctypes.byref(device)):
                 uuid, name = (self._text("nvmlDeviceGet" + field, device) for field in ("UUID", "Name"))
                 gpus.append((number, uuid, name, device))
+        if hasattr(self._library, "nvmlSystemGetDriverVersion"):
+            self.driver = self._text("nvmlSystemGetDriverVersion")
         return gpus
 
-    def _text(self, function: str, device: Any) -> str:
+    def _text(self, function: str, *device: Any) -> str:
         import ctypes
 
         buffer = ctypes.create_string_buffer(MOST_TEXT)
-        if getattr(self._library, function)(device, buffer, ctypes.c_uint(MOST_TEXT)):
+        if getattr(self._library, function)(*device, buffer, ctypes.c_uint(MOST_TEXT)):
             return ""
         return buffer.value.decode("utf-8", "replace")
 

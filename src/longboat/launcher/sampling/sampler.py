@@ -12,6 +12,7 @@ from ..ranks.state import LauncherState
 from . import gpus as gpu_columns
 from .event_watch import EventWatch
 from .gpus import GpuMeter, share
+from .packages import software
 from .proc import MachineMeter, TreeMeter
 from .series_file import NAME, SeriesFile
 from .step_series import StepSeries
@@ -88,6 +89,9 @@ class Sampler:
             attempt=state.plan.attempt,
             columns={"node": NODE_COLUMNS, "rank": RANK_COLUMNS, "gpu": gpu_columns.COLUMNS},
         )
+        if not state.plan.node_rank:
+            pids = next(iter(trees().values()), [])
+            self._file.describe(**software(state.plan.command, state.env, state.plan.workdir, pids))
         self._meters = [RankMeter(rank, state.path("steps", "%d.series" % rank.rank), began[0]) for rank in state.ranks]
         self._machine = MachineMeter()
         folders = [state.plan.workdir, state.plan.artifacts_dir or "", state.plan.checkpoint_dir or ""]
@@ -100,7 +104,7 @@ class Sampler:
         self._gpus = GpuMeter(self._state.env.get("CUDA_VISIBLE_DEVICES"))
         described = {str(number): [uuid, name] for number, uuid, name, _ in self._gpus.devices}
         if described:
-            self._file.describe(gpus=described)
+            self._file.describe(gpus=described, driver=self._gpus.driver)
         while True:
             self._sample()
             if stop.acquire(timeout=EVERY_S):

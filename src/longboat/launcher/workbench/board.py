@@ -24,7 +24,7 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
     os.makedirs(logs, exist_ok=True)
     clock = IdleClock(options.idle)
     own = free_port(0)
-    relay = Relay(free_port(options.port, is_exact=options.exact), own)
+    relay = Relay(free_port(options.port, is_exact=options.exact), own, options.open)
     over = threading.Event()
 
     def pass_on() -> None:

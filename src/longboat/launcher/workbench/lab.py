@@ -40,7 +40,7 @@ def serve_lab(bench: Bench, options: argparse.Namespace) -> int:
             bench.publish("lab", port=port, token=token, path="/lab/tree/" + page if page else "/lab")
 
         env = dict(os.environ, JUPYTER_TOKEN=token, JUPYTER_RUNTIME_DIR=bench.path("runtime"))
-        return run_server([*command, *flags(port, os.getcwd())], env, port, ready, watch.turn)
+        return run_server([*command, *flags(port, os.getcwd(), options.open)], env, port, ready, watch.turn)
 
     try:
         code = serve(free_port(options.port or PORT, is_exact=options.exact))
@@ -52,9 +52,9 @@ def serve_lab(bench: Bench, options: argparse.Namespace) -> int:
             keeper.save()
 
 
-def flags(port: int, root: str) -> list[str]:
+def flags(port: int, root: str, address: str) -> list[str]:
     values = {
-        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.ip": address,
         "ServerApp.port": port,
         "ServerApp.port_retries": 0,
         "ServerApp.open_browser": False,

@@ -1,4 +1,4 @@
-"""TCP relay from a port of 127.0.0.1 to another one, which notes when it was used last.
+"""TCP relay from a port to one of 127.0.0.1, which notes when it was used last.
 
 For servers that cannot say whether anybody looks at them. One thread, no copy of what passes beyond one block for each
 direction.
@@ -30,12 +30,12 @@ class Pipe:
 class Relay:
     """`turn` moves what there is to move and says whether anything was; call it again and again."""
 
-    def __init__(self, port: int, target: int) -> None:
+    def __init__(self, port: int, target: int, address: str = "127.0.0.1") -> None:
         self._target = target
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind(("127.0.0.1", port))
+        self._listener.bind((address, port))
         self._listener.listen(64)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, None)

@@ -1,8 +1,8 @@
 """Server of a workbench run, as its only rank: `--workbench board|lab|hold`; `enter`, `save`, `ssh` are run beside.
 
-The server listens on 127.0.0.1 alone. Port and token are in `session.json`, in a folder of the node that only its
-owner can read: never in a command line, an object or a log. It ends by itself when nobody has used it for `--idle`
-seconds, so that GPUs go to the next in the queue.
+The server listens on 127.0.0.1 alone, unless it is told to be `--open`. Port and token are in `session.json`, in a
+folder of the node that only its owner can read: never in a command line, an object or a log. It ends by itself when
+nobody has used it for `--idle` seconds, so that GPUs go to the next in the queue.
 """
 
 from __future__ import annotations
@@ -191,6 +191,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         kind.add_argument("--port", type=int, default=0)
         kind.add_argument("--exact", action="store_true")
         kind.add_argument("--edits", action="store_true")
+        kind.add_argument("--open", action="store_const", const="0.0.0.0", default="127.0.0.1")
         if name == "board":
             kind.add_argument("--runs", required=True)
             kind.add_argument("--program", default="tensorboard")

@@ -33,6 +33,10 @@ STARTUP_S, READY_S, LIVE_S = 2, 2, 10
 """Seconds between two probes."""
 BUSY_PERCENT = 70
 """Of the CPUs that a replica asked for: above it others are added, early enough that they are ready in time."""
+MOST_FAILED = 100
+"""Steps that are remembered, the last ones: an annotation is small."""
+DOWN_S = 60
+"""Load has to stay lower for this long before replicas go, as on one machine; Kubernetes alone would take 300."""
 _FRESH = (
     "import os, shutil, sys; entries = list(os.scandir(sys.argv[1] + '/node')); "
     "[shutil.rmtree(e.path, True) if e.is_dir(follow_symlinks=False) else os.unlink(e.path) for e in entries]; "
@@ -53,6 +57,16 @@ class ServingRecord(Stored, frozen=True):
     serve: Serve
     user: str = ""
     created: float = 0.0
+    last_command: Command | None = None  # and settings, of the version before that had not failed
+    last_serve: Serve | None = None
+    failed: tuple[int, ...] = ()  # steps of the run that never took requests: they are not followed again
+
+    def without_failed(self) -> ServingRecord:
+        """What the next version takes over where this one has failed."""
+        command, serve = self.last_command or self.command, self.last_serve or self.serve
+        serve = msgspec.structs.replace(serve, replicas=self.serve.replicas, max_replicas=self.serve.max_replicas)
+        failed = self.failed if self.step is None else (*self.failed, self.step)[-MOST_FAILED:]
+        return msgspec.structs.replace(self, command=command, serve=serve, failed=failed)
 
 
 def deployment_name(name: str, track: Track) -> str:
@@ -127,6 +141,7 @@ def autoscaler_object(name: str, namespace: str, serve: Serve) -> Object:
             "minReplicas": serve.replicas,
             "maxReplicas": serve.most,
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": usage}}],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": DOWN_S}},
         },
     }
 

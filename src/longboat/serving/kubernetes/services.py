@@ -18,9 +18,10 @@ from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.submit.plan import make_manifests
 from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Forbidden, ObjectNotFound
+from longboat.kubeapi.errors import Forbidden
 from longboat.kubeapi.kinds import DEPLOYMENT, EVENT, HPA, INGRESS, PDB, POD, SECRET, SERVICE
-from longboat.serving.kubernetes import apply
+from longboat.serving.following import checked_follow, find_next
+from longboat.serving.kubernetes import apply, scaling
 from longboat.serving.kubernetes.checkpoint_pin import pin
 from longboat.serving.kubernetes.logs import follow_lines, past_lines
 from longboat.serving.kubernetes.manifests import (
@@ -31,7 +32,6 @@ from longboat.serving.kubernetes.manifests import (
     VERSION,
     ServingRecord,
     Track,
-    autoscaler_object,
     canary_replicas,
     deployment_name,
     promoted,
@@ -39,8 +39,10 @@ from longboat.serving.kubernetes.manifests import (
 )
 from longboat.serving.kubernetes.status import (
     GOLDEN_FAILED,
+    failed_starts,
     is_older,
     phase_of,
+    promoted_record,
     record_of,
     share_of,
     shown,
@@ -57,10 +59,13 @@ Object = dict[str, Any]
 
 LOOK_S = 1.0
 """Between two looks of somebody who waits."""
+MOST_FAILURES = 3
+"""Starts of a version that has never been ready, as on one machine; Kubernetes itself goes on trying."""
+RUNNING_S, ENDED_S = 15.0, 300.0
+"""Between two looks at the checkpoints of a run: a pod of it is asked, and a pod made for that once it has ended."""
 STOP_S = 300.0
 """Pods have their draining and grace; those of nodes that are lost are not waited for."""
 PROBE_MARK = "Startup probe failed: "
-METRICS = "/apis/metrics.k8s.io"
 
 
 class ClusterServices:
@@ -79,7 +84,12 @@ class ClusterServices:
 
     def settings(self, name: str) -> Serve | None:
         body = self._find(name)
-        return None if body is None else record_of(body).serve
+        return None if body is None else self._inherited(body).serve
+
+    def _inherited(self, body: Object) -> ServingRecord:
+        """What the next version takes over: nothing of one that has failed."""
+        record = record_of(body)
+        return record.without_failed() if self._failure(body) else record
 
     # making and changing
 
@@ -89,7 +99,7 @@ class ClusterServices:
         before = self._find(name)
         if track == "canary" and before is None:
             raise NotFound(f"no service named {name!r}: a canary goes beside what is served", hint="leave --canary out")
-        known = None if before is None else record_of(before)
+        known = None if before is None else self._inherited(before)
         submission = self._engine.resubmission(request.run)
         serve = _settings(request, known, submission)
         command = request.command or (known.command if known else None) or serve.run
@@ -100,6 +110,7 @@ class ClusterServices:
             )
         if before is not None and request.weight is not None:
             serve = self._canary_size(serve, wanted_replicas(before), request.weight)
+        serve = checked_follow(request, serve, submission.job, self._notice)
         version = self._next_version(name, known)
         resume, step = None, None
         if request.with_checkpoint:
@@ -118,6 +129,9 @@ class ClusterServices:
             serve=serve,
             user=current_user(),
             created=known.created if known else self.client.now(),
+            last_command=known.command if known else None,
+            last_serve=known.serve if known else None,
+            failed=known.failed if known and known.run == request.run else (),
         )
         made = service_objects(name, record, objects, os.urandom(8).hex(), track=track)
         if track == "canary":
@@ -127,6 +141,32 @@ class ClusterServices:
             self._scale_by_load(name, serve)
         return name
 
+    def follow_pause_s(self, name: str) -> float:
+        """Until the next look; asked for before this one, so that the last checkpoint of a run is seen."""
+        try:
+            is_over = self._engine.status(record_of(self._existing(name)).run).is_final
+        except NotFound:
+            is_over = True
+        return ENDED_S if is_over else RUNNING_S
+
+    def follow(self, name: str) -> int | None:
+        """Give it the checkpoint that it is to follow; its step, None where it stays as it is. One look.
+
+        Not while a version is rolled out, or a canary is tried. Raises LongboatError."""
+        body = self._existing(name)
+        record, failure = record_of(body), self._failure(body)
+        if record.serve.follow is None or self._canary(name) is not None or not (failure or phase_of(body) == "ready"):
+            return None
+        known = record.without_failed() if failure else record
+        job = self._engine.resubmission(record.run).job
+        step = find_next(self._engine, record.run, job, record.serve, serving=record.step, failed=known.failed)
+        if step is None:
+            return None
+        if not failure:
+            self._forget_old(name, record.version)
+        self.serve(ServiceRequest(run=record.run, step=step, name=name, is_followed=True))
+        return step
+
     def _put(self, name: str, objects: Sequence[Object], *, is_new: bool) -> None:
         if is_new:
             apply.put(self.client, objects)
@@ -135,7 +175,7 @@ class ClusterServices:
         there = self._existing(name)
         # A selector cannot change, and how many there are is the autoscaler's affair where there is one.
         spec = {**deployment["spec"], "selector": there["spec"]["selector"]}
-        if self._owned_autoscaler(there) is not None:
+        if scaling.owned_autoscaler(self.client, there) is not None:
             spec["replicas"] = max(spec["replicas"], wanted_replicas(there))
         apply.change(self.client, [{**deployment, "spec": spec}, *rest])
 
@@ -165,7 +205,9 @@ class ClusterServices:
             self.client.patch(DEPLOYMENT, beside, {"spec": {"replicas": size.replicas}})
             return
         if weight is None:
-            record = msgspec.structs.replace(record_of(canary), serve=record_of(body).serve)
+            if reason := self._failure(canary):
+                raise self._refusal(canary, reason)
+            record = promoted_record(record_of(body), record_of(canary))
             owners = {"metadata": {"ownerReferences": [apply.owner_of(body)]}}
             for secret in self.client.list(SECRET, labels=f"{NAME}={name},{VERSION}={record.version}").items:
                 self.client.patch(SECRET, secret["metadata"]["name"], owners)  # else they go with the canary
@@ -181,31 +223,7 @@ class ClusterServices:
         self._scale_by_load(name, serve)
 
     def _scale_by_load(self, name: str, serve: Serve) -> None:
-        """Make, change or remove the HorizontalPodAutoscaler; say so where there can be none."""
-        body = self._existing(name)
-        if serve.most > serve.replicas:
-            reason = self._unscalable(serve)
-            if reason is None:
-                apply.put_owned(self.client, body, autoscaler_object(name, self.client.namespace, serve))
-                return
-            self._notice(f"{name} stays at {serve.replicas} replicas: {reason}")
-        apply.remove_owned(self.client, body, HPA)
-
-    def _unscalable(self, serve: Serve) -> str | None:
-        if serve.resources.cpus is None:
-            return "a cluster scales by the share of `cpus` in use, and the service asks for none (--cpus)"
-        try:
-            self.client.request("GET", METRICS)
-        except (ObjectNotFound, Forbidden):
-            return "the cluster has no metrics (metrics-server) to scale by"
-        return None
-
-    def _owned_autoscaler(self, body: Object) -> Object | None:
-        with contextlib.suppress(Forbidden):
-            there = self.client.find(HPA, body["metadata"]["name"])
-            if there is not None and (there["metadata"].get("labels") or {}).get(NAME) == body["metadata"]["name"]:
-                return there
-        return None
+        scaling.scale_by_load(self.client, self._existing(name), serve, self._notice)
 
     # looking
 
@@ -251,21 +269,32 @@ class ClusterServices:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             status = self.status(name)
+            body, canary = self._existing(name), self._canary(name)
+            if reason := self._failure(canary or body):
+                raise self._refusal(canary or body, reason)
             if status.phase == "ready":
                 self._forget_old(name, status.version)
                 return status
-            if GOLDEN_FAILED.match(status.reason):
-                raise Refused(
-                    f"{self._newest(name)} takes no requests: {status.reason}",
-                    hint=f"longboat serve logs {name} shows more",
-                )
+            if canary is not None and phase_of(canary) == "ready" and self._failure(body):
+                return status  # the version before it is that of an earlier command
             if deadline is not None and time.monotonic() > deadline:
                 raise WaitTimeout(f"{name} is {status.phase}: {status.reason}", hint="the service goes on")
             time.sleep(LOOK_S)
 
-    def _newest(self, name: str) -> str:
-        bodies = [body for body in (self._existing(name), self._canary(name)) if body is not None]
-        return shown(max(map(record_of, bodies), key=lambda record: record.version))
+    def _failure(self, body: Object) -> str | None:
+        """Why a version will never take requests; None where nothing is known against it."""
+        if phase_of(body) in ("ready", "stopping"):
+            return None
+        name, version = body["metadata"]["labels"][NAME], record_of(body).version
+        reason = self._trouble(name, version)
+        if GOLDEN_FAILED.match(reason):
+            return reason
+        starts = failed_starts(body, self._pods(name, version))
+        return f"{starts} starts failed; the last: {reason}" if starts >= MOST_FAILURES else None
+
+    def _refusal(self, body: Object, reason: str) -> Refused:
+        hint = f"longboat serve logs {body['metadata']['labels'][NAME]} shows more"
+        return Refused(f"{shown(record_of(body))} takes no requests: {reason}", hint=hint)
 
     def _forget_old(self, name: str, version: int) -> None:
         """Remove the Secrets of versions that no pod has any more; a newer one may be on its way already."""

@@ -73,6 +73,26 @@ def phase_of(body: Object) -> str:
     return "degraded" if ready else "starting"
 
 
+def failed_starts(body: Object, pods: Sequence[Object]) -> int:
+    """Starts of a replica that has never been ready; 0 once all replicas of the version were."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    if any(each.get("reason") == "NewReplicaSetAvailable" for each in conditions):
+        return 0
+    counts = [
+        int(container.get("restartCount") or 0)
+        for pod in pods
+        if not takes_requests(pod)
+        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+    ]
+    return max(counts, default=0)
+
+
+def promoted_record(stable: ServingRecord, canary: ServingRecord) -> ServingRecord:
+    """What is asked of replicas comes with the canary; how many there are, and how they are reached, stays."""
+    kept = {name: getattr(stable.serve, name) for name in ("replicas", "max_replicas", "port", "ingress")}
+    return msgspec.structs.replace(canary, serve=msgspec.structs.replace(canary.serve, **kept))
+
+
 def takes_requests(pod: Object) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
@@ -102,6 +122,7 @@ def status_of(body: Object, canary: Object | None, reason: str, namespace: str) 
         reason=reason if wanted_replicas(body) else UNFINISHED,
         created=record.created,
         user=record.user,
+        follow=record.serve.follow,
         canary=None if beside is None else shown(beside),
         weight=0 if canary is None else share_of(wanted_replicas(canary), wanted_replicas(body)),
     )

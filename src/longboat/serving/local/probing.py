@@ -34,9 +34,10 @@ class Prober:
         """See that the replica is probed when it is time; returns at once."""
         if replica.name in self._running or time.monotonic() < self._due.get(replica.name, 0.0) or replica.is_bad:
             return
-        late = started is not None and not replica.was_ready and time.time() - started > service.serve.start_s
+        settings = service.settings_of(replica.version)
+        late = started is not None and not replica.was_ready and time.time() - started > settings.start_s
         if late:
-            replica.over = f"not ready after {service.serve.start_s:g} s: {replica.reason}"
+            replica.over = f"not ready after {settings.start_s:g} s: {replica.reason}"
             return
         probe = self._first if not replica.was_ready or replica.phase == "starting" else self._again
         loop = asyncio.get_running_loop()
@@ -53,13 +54,14 @@ class Prober:
 
     def _first(self, replica: Replica, service: WantedService) -> None:
         """Until it is ready: it answers, and its answers are the golden ones."""
-        problem = check_answers(HOST, replica.port, service.serve.ready)
+        settings = service.settings_of(replica.version)
+        problem = check_answers(HOST, replica.port, settings.ready)
         if problem is not None:
             replica.reason = f"not ready yet: {problem}"
             return
         try:
             golden = self._golden(replica, service)
-            problem = check_golden(HOST, replica.port, golden, service.serve.tolerance) if golden else None
+            problem = check_golden(HOST, replica.port, golden, settings.tolerance) if golden else None
         except DamagedCases as error:
             problem = str(error)
         except (OSError, http.client.HTTPException) as error:
@@ -74,16 +76,17 @@ class Prober:
 
     def _golden(self, replica: Replica, service: WantedService) -> GoldenCases | None:
         folder = service.version(replica.version).checkpoint
-        return read_cases(folder) if folder is not None and service.serve.golden else None
+        return read_cases(folder) if folder is not None and service.settings_of(replica.version).golden else None
 
     def _again(self, replica: Replica, service: WantedService) -> None:
         """While it runs: readiness takes it out of use and back, liveness restarts it."""
-        problem = check_answers(HOST, replica.port, service.serve.ready)
+        settings = service.settings_of(replica.version)
+        problem = check_answers(HOST, replica.port, settings.ready)
         if replica.phase not in ("ready", "unready"):
             return
         replica.phase, replica.reason = ("ready", "") if problem is None else ("unready", problem)
-        live = service.serve.live
-        if live is not None and live != service.serve.ready:
+        live = settings.live
+        if live is not None and live != settings.ready:
             problem = check_answers(HOST, replica.port, live)
         replica.failures = 0 if problem is None else replica.failures + 1
         if replica.failures >= MOST_FAILED:

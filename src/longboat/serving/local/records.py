@@ -32,6 +32,7 @@ class Version(Value, frozen=True):
     outside: dict[str, str] = {}
     root: str = ""
     in_place: bool = False
+    serve: Serve | None = None  # how its replicas are asked; None: as the service says
 
     @property
     def shown(self) -> str:
@@ -68,6 +69,10 @@ class WantedService(Stored, frozen=True):
 
     def version(self, number: int) -> Version:
         return next(version for version in self.versions if version.number == number)
+
+    def settings_of(self, number: int) -> Serve:
+        """How replicas of a version are asked: those of an older one go on as they were begun."""
+        return self.version(number).serve or self.serve
 
 
 class ReplicaState(Value, frozen=True):

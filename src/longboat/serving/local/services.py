@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from longboat.bundles import durable
-from longboat.core.errors import EngineError, LongboatError, NotFound, Refused, UsageError, WaitTimeout
+from longboat.core.errors import EngineError, LongboatError, NotFound, SecretMissing, UsageError, WaitTimeout
 from longboat.core.guards.formats import NewerFormat
 from longboat.core.jobs import Serve
 from longboat.core.runs import LogLine, LogQuery
@@ -26,6 +26,7 @@ from longboat.engines.shared.files import (
     last_lines_of,
     locked,
     make_folder,
+    new_lock,
     open_lock,
     remove_abandoned,
     remove_tree,
@@ -33,12 +34,23 @@ from longboat.engines.shared.files import (
 )
 from longboat.engines.shared.home import current_user
 from longboat.engines.shared.secrets import read_secrets
+from longboat.serving.following import checked_follow
+from longboat.serving.local.listening import checked_port
 from longboat.serving.local.pinned_checkpoint import pin_checkpoint
 from longboat.serving.local.records import ServiceFolder, Version, WantedService, existing, own, service_names
 from longboat.serving.local.replicas import ReplicaRuns
+from longboat.serving.local.rollout import (
+    asked_number,
+    failure_of,
+    is_canary_there,
+    promoted,
+    rolled,
+    serving_settings,
+    serving_version,
+    without_failed,
+)
 from longboat.serving.local.spawn import leave_to_caller, supervise
 from longboat.serving.local.status import status_of
-from longboat.serving.local.supervisor import listen
 from longboat.serving.requests import ServiceRequest
 from longboat.serving.service_status import ServiceStatus
 
@@ -65,7 +77,10 @@ class LocalServices:
         return name in service_names(self.home)
 
     def settings(self, name: str) -> Serve | None:
-        return existing(self.home, name)[1].serve if self.exists(name) else None
+        if not self.exists(name):
+            return None
+        folder, wanted = existing(self.home, name)
+        return serving_settings(wanted, folder.state())
 
     # making and changing
 
@@ -85,8 +100,7 @@ class LocalServices:
         remove_abandoned(parent)
         draft = ServiceFolder(self.home, f".new-{os.urandom(6).hex()}")
         make_folder(draft.directory)
-        lock = open_lock(draft.lock)
-        try_lock(lock)  # for `remove_abandoned`
+        lock = new_lock(draft.lock)  # for `remove_abandoned`
         uid = os.urandom(6).hex()
         try:
             version, serve, environment = self._version(draft, request, 1)
@@ -137,15 +151,15 @@ class LocalServices:
                     f"{name} listens on port {wanted.port} of {wanted.host}", hint="stop it, or take another --name"
                 )
             number = max(version.number for version in wanted.versions) + 1
-            before = wanted.version(wanted.current)
+            state = folder.state()
+            before = serving_version(wanted, state)
+            if request.weight is not None:
+                wanted = without_failed(wanted, state)
             request = msgspec.structs.replace(request, command=request.command or before.command)
+            request = msgspec.structs.replace(request, serve=request.serve or serving_settings(wanted, state))
             version, serve, environment = self._version(folder, request, number)
-            if request.serve is None:
-                serve = wanted.serve
-            changed = msgspec.structs.replace(
-                wanted, versions=(*wanted.versions, version), serve=serve, environment=environment
-            )
-            changed = _rolled(changed, number, request.weight)
+            changed = msgspec.structs.replace(wanted, versions=(*wanted.versions, version), environment=environment)
+            changed = rolled(changed, number, serve, request.weight)
             leave_to_caller(folder, changed, self._environment)
             self._keep_code(wanted, version)
             folder.write_wanted(self._pruned(folder, changed))
@@ -162,7 +176,9 @@ class LocalServices:
                     f"{name} has no canary", hint=f"longboat serve RUN --name {name} --canary 10 makes one"
                 )
             if weight is None:
-                changed = _rolled(wanted, wanted.canary, None)
+                if failure := failure_of(wanted, wanted.canary, folder.state()):
+                    raise failure
+                changed = promoted(wanted)
             elif weight == 0:
                 changed = msgspec.structs.replace(wanted, canary=None, weight=0)
             else:
@@ -198,6 +214,7 @@ class LocalServices:
                 f"no command to serve {request.run} with, and its job file has no `serve`",
                 hint=f"longboat serve {request.run} -- python app.py --port '$PORT'",
             )
+        serve = checked_follow(request, serve, submission.job, self._notice)
         read_secrets(self.home, submission.job.secrets, submission.environment)
         step, path = None, None
         if request.with_checkpoint:
@@ -215,6 +232,7 @@ class LocalServices:
             outside=dict(submission.outside or {}),
             root=submission.root,
             in_place=submission.in_place,
+            serve=serve,
         )
         environment = submission.environment
         return version, serve, {key: environment[key] for key in KEPT_VARIABLES if key in environment}
@@ -250,14 +268,21 @@ class LocalServices:
 
     def status(self, name: str) -> ServiceStatus:
         """The service as it is; a vanished supervisor is replaced on the way."""
+        return self._look(name)[0]
+
+    def _look(self, name: str) -> tuple[ServiceStatus, LongboatError | None]:
+        """The second: why nobody looks after it, and from here nobody can."""
         folder, wanted = existing(self.home, name)
-        problem = ""
+        problem = None
         if not folder.is_stopping():
             problem = self._notice_supervised(folder, wanted)
         else:
             self._finish_stop(folder, wanted)
         status = status_of(wanted, folder.state(), is_stopping=folder.is_stopping())
-        return msgspec.structs.replace(status, phase="failed", reason=problem) if problem else status
+        if problem is not None:
+            reason = f"its supervisor was killed, and from here none can be started: {problem.message}"
+            status = msgspec.structs.replace(status, phase="failed", reason=reason)
+        return status, problem
 
     def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.serving.local.logs import service_logs
@@ -277,30 +302,25 @@ class LocalServices:
         return ReplicaRuns(self.home, dict(self._environment)).of_service(wanted)
 
     def wait(self, name: str, *, timeout_s: float | None = None) -> ServiceStatus:
-        """Until every replica of the wanted version is ready. Raises EngineError where it failed."""
+        """Until every replica of the wanted version, or of a canary, is ready. Raises Refused where it failed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             folder, wanted = existing(self.home, name)
-            status = self.status(name)
-            failed = folder.state().failed
-            for number in (wanted.current, wanted.canary):
-                if number in failed:
-                    version = wanted.version(number)
-                    raise Refused(
-                        f"{version.shown} takes no requests: {failed[number]}",
-                        hint=f"longboat serve logs {name} shows more",
-                    )
-            if status.phase == "ready":
+            status, problem = self._look(name)
+            state = folder.state()
+            if failure := failure_of(wanted, asked_number(wanted), state):
+                raise failure
+            if status.phase == "ready" or is_canary_there(wanted, state):
                 return status
-            if status.phase == "failed":
-                raise EngineError(
-                    f"{name}: {status.reason}", hint="`longboat serve ls` starts one where that is not so"
-                )
+            if problem is not None:
+                kind = SecretMissing if isinstance(problem, SecretMissing) else EngineError
+                hint = problem.hint or "`longboat serve ls` starts one where that is not so"
+                raise kind(f"{name}: {status.reason}", hint=hint)
             if deadline is not None and time.monotonic() > deadline:
                 raise WaitTimeout(f"{name} is {status.phase}: {status.reason}", hint="the service goes on")
             time.sleep(0.1)
 
-    def _notice_supervised(self, folder: ServiceFolder, wanted: WantedService) -> str:
+    def _notice_supervised(self, folder: ServiceFolder, wanted: WantedService) -> LongboatError | None:
         """See that a supervisor lives: a killed one is replaced. Why none can be, where that is so."""
         try:
             if not self._engine.takes_over:
@@ -311,8 +331,8 @@ class LocalServices:
         except LongboatError as error:  # the home can only be read, or a secret is not known here
             supervisor = folder.state().supervisor
             if supervisor is None or not is_alive(supervisor):
-                return f"its supervisor was killed, and from here none can be started: {error.message}"
-        return ""
+                return error
+        return None
 
     def _finish_stop(self, folder: ServiceFolder, wanted: WantedService) -> None:
         """See that somebody goes on with stopping it, where its supervisor was killed meanwhile."""
@@ -372,26 +392,8 @@ def _is_there(folder: ServiceFolder, wanted: WantedService) -> bool:
     return folder.directory.exists() and (now is None or now.uid == wanted.uid)
 
 
-def _rolled(wanted: WantedService, number: int, weight: int | None) -> WantedService:
-    if weight is not None:
-        return msgspec.structs.replace(wanted, canary=number, weight=weight)
-    return msgspec.structs.replace(wanted, current=number, canary=None, weight=0)
-
-
 def _moved(version: Version, before: Path, after: Path) -> Version:
     if version.checkpoint is None:
         return version
     path = after / Path(version.checkpoint).relative_to(before)
     return msgspec.structs.replace(version, checkpoint=str(path))
-
-
-def checked_port(host: str, port: int) -> int:
-    """The port, or a free one for 0. Raises UsageError where it cannot be listened on."""
-    try:
-        with listen(host, port) as listener:
-            return int(listener.getsockname()[1])
-    except OSError as error:
-        raise UsageError(
-            f"port {port} of {host!a} cannot be listened on: {error.strerror or error}",
-            hint="another --port or --host; without them a free port of 127.0.0.1 is taken",
-        ) from None

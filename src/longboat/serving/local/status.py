@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from longboat.serving.local.records import ServiceState, WantedService
+from longboat.serving.local.rollout import serving_version
 from longboat.serving.service_status import ServiceStatus
 
 
 def status_of(wanted: WantedService, state: ServiceState, *, is_stopping: bool) -> ServiceStatus:
     """What the files say. Pure."""
-    serving = state.good if wanted.current in state.failed and state.good else wanted.current
-    version = wanted.version(serving)
+    version = serving_version(wanted, state)
     replicas = [replica for replica in state.replicas if replica.phase != "ended"]
-    ready = [replica for replica in replicas if replica.phase == "ready"]
+    ready = [replica for replica in replicas if replica.phase == "ready" and replica.version != wanted.canary]
     desired = max(state.desired, wanted.serve.replicas)
     canary = None if wanted.canary is None else wanted.version(wanted.canary)
     phase, reason = _phase(wanted, state, is_stopping=is_stopping)
@@ -32,6 +32,7 @@ def status_of(wanted: WantedService, state: ServiceState, *, is_stopping: bool) 
         created=wanted.created,
         canary=None if canary is None else canary.shown,
         weight=wanted.weight,
+        follow=wanted.serve.follow,
         in_flight=sum(replica.in_flight for replica in replicas),
         answered=state.answered,
         lost=state.lost,

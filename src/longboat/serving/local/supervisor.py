@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -24,6 +23,8 @@ from longboat.core.guards.formats import NewerFormat
 from longboat.engines.local.supervise.processes import identify, reap
 from longboat.engines.shared.files import log_line
 from longboat.serving.local import decide
+from longboat.serving.local.follower import ServiceFollower
+from longboat.serving.local.listening import listen
 from longboat.serving.local.probing import Prober
 from longboat.serving.local.records import ServiceFolder, ServiceState, WantedService
 from longboat.serving.local.replicas import Replica, ReplicaRuns, ended_reason
@@ -42,6 +43,8 @@ UNWELL_GRACE_S = 5.0
 """A replica that does not answer probes gets no more time than this to end."""
 STOP_AGAIN_S = 5.0
 """Before a replica that could not be stopped is stopped again: a full disk is not mended sooner."""
+FOLLOWER_S = 10.0
+"""A version that is just being made when the service stops is waited for this long."""
 BIND_S = 60.0
 """A port that somebody else has taken since is waited for this long."""
 
@@ -70,6 +73,7 @@ class ServiceSupervisor:
         self._problem = ""
         self._pool = ThreadPoolExecutor(32, thread_name_prefix="replica")
         self._prober = Prober()
+        self._follower = ServiceFollower(folder, os.environ, self.say)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ended: deque[str] = deque()
 
@@ -121,6 +125,7 @@ class ServiceSupervisor:
             await self._start(version)
         self._finish_drains()
         self._publish()
+        self._follower.turn(self.wanted, self.state)
 
     # observing
 
@@ -208,7 +213,8 @@ class ServiceSupervisor:
         if version in self._failed:
             return
         self._failed[version] = reason
-        self._problem = f"version {version} takes no requests: {reason}"
+        shown = next((each.shown for each in self.wanted.versions if each.number == version), f"version {version}")
+        self._problem = f"{shown} takes no requests: {reason}"
         self.say(self._problem)
 
     # deciding
@@ -344,6 +350,7 @@ class ServiceSupervisor:
     async def _stop_all(self) -> None:
         """Answer what is in flight, then end every replica."""
         self.say("stops")
+        await self._in_thread(self._follower.close, FOLLOWER_S)
         await self.proxy.close()
         deadline = time.monotonic() + self.wanted.serve.drain_s
         while self._in_flight() and time.monotonic() < deadline:
@@ -352,6 +359,8 @@ class ServiceSupervisor:
             await asyncio.wait(self._tasks)
         names = await self._in_thread(self._runs.of_service, self.wanted)
         await asyncio.gather(*(self._in_thread(self._runs.remove, name) for name in names))
+        for replica in self._replicas.values():
+            replica.release()
 
     def _in_flight(self) -> int:
         """Requests that are not answered yet, those of replicas that are being drained included."""
@@ -377,20 +386,3 @@ class ServiceSupervisor:
 def _without_figures(state: ServiceState) -> ServiceState:
     replicas = tuple(msgspec.structs.replace(replica, in_flight=0) for replica in state.replicas)
     return msgspec.structs.replace(state, replicas=replicas, answered=0, lost=0)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError:
-        listener.close()
-        raise
-    except (TypeError, ValueError, OverflowError) as error:  # a name or a number that no address has
-        listener.close()
-        raise OSError(errno.EINVAL, str(error)) from None
-    return listener

@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 
+from longboat.core.guards.lazy_pattern import lazy_pattern
+
 MAX_NAME = 40
 NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 NAME_EXPECTED = "a-z, 0-9 and -, beginning with a letter, not ending with -, at most 40 characters"
@@ -27,10 +29,10 @@ PLACE_EXPECTED = "a folder, or s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAI
 URL_EXPECTED = "a URL that begins with https, http, s3, gs, az or file, then ://"
 SHA256 = r"[0-9a-fA-F]{64}"
 
-_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
-_SECRET_VALUE = re.compile(r"(hf_|ghp_|gho_|github_pat_|glpat|sk_|xox[abp]|AKIA|ASIA|ya29|eyJ)[A-Za-z0-9_]{12,}\Z")
-_SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|CREDENTIALS?)(_ID)?\Z", re.IGNORECASE)
+_BUCKET = lazy_pattern(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")
+_LABEL_VALUE = lazy_pattern(r"([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
+_SECRET_VALUE = lazy_pattern(r"(hf_|ghp_|gho_|github_pat_|glpat|sk_|xox[abp]|AKIA|ASIA|ya29|eyJ)[A-Za-z0-9_]{12,}\Z")
+_SECRET_NAME = lazy_pattern(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|CREDENTIALS?)(_ID)?\Z", re.IGNORECASE)
 _SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64")
 
 

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from longboat.core import resources, words
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import Value
 from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode, join
 
 _YAML11 = {"yes": "true", "on": "true", "no": "false", "off": "false", "y": "true", "n": "false"}
-_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
-_PASSWORD = re.compile(r"//[^/@\s]*@")
-_QUERY = re.compile(r"(://[^?#]*)[?#].*", re.DOTALL)  # of a signed URL it is the secret
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_UNSAFE = lazy_pattern("[\x00-\x08\x0a-\x1f\x7f]")
+_PASSWORD = lazy_pattern(r"//[^/@\s]*@")
+_QUERY = lazy_pattern(r"(://[^?#]*)[?#].*", re.DOTALL)  # of a signed URL it is the secret
+_LEADING_ZERO = lazy_pattern(r"[-+]?0[0-9]")
 
 
 class FieldPath(NamedTuple):

@@ -9,7 +9,7 @@ from longboat.core.jobs import Gpus, Resources, Serve
 from longboat.specs.fields.commands import COMMAND, Script
 from longboat.specs.fields.composites import Field, Shape
 from longboat.specs.fields.field_table import GPUS
-from longboat.specs.fields.scalars import CPUS, FieldPath, Flag, Quantified, Text, WholeNumber, duration, size
+from longboat.specs.fields.scalars import CPUS, ChoiceOf, FieldPath, Flag, Quantified, Text, WholeNumber, duration, size
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 MAX_REPLICAS = 1000
@@ -136,6 +136,13 @@ SERVE = Shape(
             doc="How far numbers of golden answers may differ, relative to those above 1.",
             default="as it was saved",
             example="0.01",
+        ),
+        Field(
+            name="follow",
+            kind=ChoiceOf(options=("newest", "best", "promoted")),
+            doc="Which checkpoints of the run replace the one that is served, as they come.",
+            default="the one that is served stays",
+            example="best",
         ),
         Field(
             name="start",

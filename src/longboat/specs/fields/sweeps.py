@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.jobs import METHODS, Metric, Range, Scalar, Sweep, SweepStop, Value
+from longboat.core.jobs import METHODS, SAMPLERS, Metric, Range, Scalar, Sweep, SweepStop, Value
 from longboat.core.variables import param_variable
 from longboat.core.words import counted
 from longboat.specs.fields.composites import Field, ListOf, MapOf, Shape
@@ -18,6 +18,8 @@ from longboat.specs.yaml.yaml_tree import YamlNode
 
 MOST_TRIALS = 10_000
 """Trials of a sweep: its state is one file that is written at every change."""
+MOST_OF_OPTUNA = 1000
+"""Of these with `method: optuna`: its study is made anew whenever a trial starts, which takes a few seconds by then."""
 MOST_PARAMS = 50
 PARAM_EXPECTED = "the name of a parameter: letters, digits, _ . -, beginning with a letter or _"
 
@@ -148,6 +150,13 @@ _SETTINGS = (
         example="tpe",
     ),
     Field(
+        name="sampler",
+        kind=ChoiceOf(options=SAMPLERS),
+        doc="optuna: which of its samplers chooses the points.",
+        default="tpe",
+        example="cmaes",
+    ),
+    Field(
         name="trials",
         kind=WholeNumber(low=1, high=MOST_TRIALS),
         doc="How many trials.",
@@ -206,7 +215,12 @@ class SweepKind(Shape, frozen=True):
 def _sweep(settings: dict[str, Any], space: dict[str, Any], node: YamlNode, at: FieldPath) -> Sweep | None:
     ranges = [name for name, values in space.items() if isinstance(values, Range)]
     endless = [name for name in ranges if space[name].step is None]
-    settings.setdefault("method", "random" if ranges else "grid")
+    settings.setdefault("method", "optuna" if "sampler" in settings else "random" if ranges else "grid")
+    if "sampler" in settings and settings["method"] != "optuna":
+        at.problem(
+            node, f"method {settings['method']} has no sampler", hint="method: optuna has: " + ", ".join(SAMPLERS)
+        )
+        return None
     sweep = Sweep(space=space, **settings)
     if sweep.method == "grid" and endless:
         hint = f"give {endless[0]} a list or a step, or write `method: random` and `trials: 20`"
@@ -216,6 +230,9 @@ def _sweep(settings: dict[str, Any], space: dict[str, Any], node: YamlNode, at: 
         grid = "" if endless else f"; `method: grid` (--method grid) tries all {counted(grid_size(sweep), 'point')}"
         hint = f"for example `trials: 20` (--trials 20){grid}"
         at.problem(node, f"how many trials? method {sweep.method} has no end of its own", hint=hint)
+        return None
+    if sweep.method == "optuna" and (sweep.trials or 0) > MOST_OF_OPTUNA:
+        at.problem(node, f"found {sweep.trials:,} trials, expected at most {MOST_OF_OPTUNA:,} with method optuna")
         return None
     size = grid_size(sweep) if sweep.method == "grid" else 0
     if size > MOST_TRIALS and sweep.trials is None:
@@ -257,6 +274,7 @@ def sweep_to_mapping(sweep: Sweep) -> dict[str, Any]:
     """The field as it is written in a job file."""
     shown: dict[str, Any] = {name: _shown_space(values) for name, values in sweep.space.items()}
     shown["method"] = sweep.method
+    shown.update({"sampler": sweep.sampler} if sweep.method == "optuna" else {})
     shown.update({"trials": sweep.trials} if sweep.trials is not None else {})
     shown.update({"parallel": sweep.parallel} if sweep.parallel != Sweep(space={}).parallel else {})
     if sweep.metric is not None:

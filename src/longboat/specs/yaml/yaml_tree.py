@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from longboat.core.errors import JobError, Problem
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.words import counted
 
 MAX_NODES = 100_000  # with aliases expanded: a bomb of aliases ends here
@@ -104,11 +104,11 @@ def join(path: str, key: str | int) -> str:
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]+\Z")
-_OCTAL = re.compile(r"0o[0-7]+\Z")
-_HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
-_INF = re.compile(r"([-+]?)\.(inf|Inf|INF)\Z")
+_INT = lazy_pattern(r"[-+]?[0-9]+\Z")
+_OCTAL = lazy_pattern(r"0o[0-7]+\Z")
+_HEX = lazy_pattern(r"0x[0-9a-fA-F]+\Z")
+_FLOAT = lazy_pattern(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_INF = lazy_pattern(r"([-+]?)\.(inf|Inf|INF)\Z")
 _NAN = frozenset({".nan", ".NaN", ".NAN"})
 
 

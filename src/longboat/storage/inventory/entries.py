@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import Value
 from longboat.core.words import listing
 from longboat.storage import fences
 from longboat.storage.retention import evaluated_name, promoted_name
 
-_STEP = re.compile(r"\.?step-(\d{1,18})(\..*)?", re.DOTALL)
-WANTED = re.compile(r"(?:step-)?(\d{1,18})|newest|promoted")
+_STEP = lazy_pattern(r"\.?step-(\d{1,18})(\..*)?", re.DOTALL)
+WANTED = lazy_pattern(r"(?:step-)?(\d{1,18})|newest|promoted")
 
 Digests = Mapping[str, Sequence[Any]]
 """Path inside of a checkpoint -> its size and SHA-256."""

@@ -23,6 +23,7 @@ from longboat.sweeps.drive import SweepDriver
 from longboat.sweeps.kubernetes.store import SWEEPS, ClusterSweep, SweepChanged
 from longboat.sweeps.kubernetes.sweep_objects import SUFFIX
 from longboat.sweeps.kubernetes.trial_runs import ClusterTrials
+from longboat.sweeps.record import needs_submitter
 
 WORKERS = 2
 """Turns are few: a sweep has one when its trials begin or end."""
@@ -121,7 +122,7 @@ class SweepController:
         client = copy.copy(self._client)
         client.namespace = key.namespace
         store = ClusterSweep(client, key.run)
-        if not store.exists() or store.state().is_final:
+        if not store.exists() or store.state().is_final or needs_submitter(store.record()):
             return None
         return SweepDriver(ClusterTrials(store), store)
 

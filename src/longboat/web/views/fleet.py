@@ -18,12 +18,15 @@ from longboat.fitting.model.pods import Pod
 from longboat.metrics.values import Activity, GpuUse
 from longboat.sdk.records import plain
 from longboat.sdk.services import services_of
-from longboat.web.places import ShownPlace
+from longboat.web.places import LOCAL, ShownPlace
 from longboat.web.rows import row_of
 from longboat.workbench.jobs import KIND_LABEL
+from longboat.workbench.sessions import read_session
 
 IDLE_PERCENT = 1.0
 """A GPU below it computes nothing; with less use than this it only holds memory."""
+REOPENED = ("notebook", "shell")
+"""Benches that their command opens again."""
 MOST_EXPLAINED = 50
 """Waiting runs that are explained: each costs a cluster a few requests; of the others the list's reason is shown."""
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
@@ -193,7 +196,8 @@ def _explained(place: ShownPlace, run: RunStatus) -> dict[str, Any]:
 # services and the workbench
 
 
-def services(listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]]) -> dict[str, Any]:
+def services(listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]], *, may_open: bool = False) -> dict[str, Any]:
+    """What is served, and the benches that people work at. `may_open`: also the way into those of this machine."""
     shown: list[dict[str, Any]] = []
     problems: list[dict[str, str]] = []
     for place, _ in listed:
@@ -203,9 +207,22 @@ def services(listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]]) -> dict[s
         except LongboatError as error:
             problems.append({"cluster": place.name, "error": error.message})
     benches = [
-        row_of(run, place.name)
+        {**row_of(run, place.name), **way_in(place, run, may_open=may_open)}
         for place, runs in listed
         for run in runs
         if KIND_LABEL in run.labels and not run.is_final
     ]
     return {"services": shown, "benches": benches, "problems": problems}
+
+
+def way_in(place: ShownPlace, run: RunStatus, *, may_open: bool) -> dict[str, str]:
+    """The address of a notebook or board of this machine, with its token; of others the command that leads there."""
+    kind = run.labels[KIND_LABEL]
+    command = {"open": place.command(kind)} if kind in REOPENED else {}
+    if not may_open or place.kind != LOCAL or run.phase != "running":
+        return command
+    try:
+        session = read_session(place.engine, run)
+    except LongboatError:  # of another user
+        return {}
+    return command if session is None or not session.port else {"url": session.url(session.port)}

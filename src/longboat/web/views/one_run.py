@@ -9,7 +9,8 @@ import msgspec
 
 from longboat.core.errors import LongboatError, Refused, UsageError
 from longboat.core.runs import RunStatus
-from longboat.engines.lifecycle.resubmission import again, changed_since
+from longboat.engines.lifecycle.resubmission import again
+from longboat.sdk.again import notices_of
 from longboat.sdk.records import checkpoint_record, plain
 from longboat.web.places import ShownPlace
 from longboat.web.rows import row_of
@@ -90,7 +91,7 @@ def act(place: ShownPlace, run: str, action: str, options: dict[str, Any]) -> di
         return {"removed": run}
     check(status, action)
     submission = again(place.engine.resubmission(run), resume=run if action == "resume" else None, fresh_code=False)
-    notices = changed_since(submission, is_cluster=place.kind != "local")
+    notices = notices_of(place.engine, run, submission)
     made = place.engine.submit(msgspec.structs.replace(submission, run_id=None))
     return {"cluster": place.name, "id": made.name, "notices": list(notices)}
 

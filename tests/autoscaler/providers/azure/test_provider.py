@@ -294,3 +294,55 @@ def test_a_loop_with_three_pools_and_500_machines_asks_ten_times_at_most(azure: 
     seen = list_instances({"azure": provider}, AutoscalerConfig(pools=pools), OrderBook(), time.time())
     assert len(seen.seen.machines) == 500 and not seen.blind
     assert azure.taken() == ["GET virtualMachineScaleSets", *["GET virtualMachines"] * 4]
+
+
+def two_sets(azure: SimulatedAzure, *, most: int = 3) -> tuple[SimulatedSet, SimulatedSet, AzureProvider, Pool]:
+    """One pool, two sets of one zone, of another size each."""
+    first = azure.add_pool("gpu", zone="1", most=most)
+    second = azure.add_pool("gpu", zone="1", most=most)
+    first, second = sorted((first, second), key=lambda each: str(each.body["name"]))
+    provider = azure.provider()
+    (pool,) = provider.discover().pools
+    return first, second, provider, pool
+
+
+def test_an_order_too_large_for_a_set_goes_to_several_of_its_zone(azure: SimulatedAzure) -> None:
+    first, second, provider, pool = two_sets(azure)
+    for _ in range(2):
+        made = provider.grow(pool, order(5))
+        assert len(made) == 5 and {machine.zone for machine in made} == {ZONES[0]}
+    assert sorted((first.capacity, second.capacity)) == [2, 3]
+    assert {machine.token for machine in provider.list([pool]).machines} == {"t"}
+    with pytest.raises(ProviderError) as caught:
+        provider.grow(pool, order(2, "u"))
+    assert caught.value.kind == "stockout" and "have no room for 2 machines" in caught.value.message
+    assert first.capacity + second.capacity == 5, "all or nothing"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_half_an_order_without_an_answer_is_finished_once(azure: SimulatedAzure, when: str) -> None:
+    first, second, provider, pool = two_sets(azure)
+    azure.hiccups = [("PATCH", first.body["name"], 500, when)]
+    with pytest.raises(ProviderError) as caught:
+        provider.grow(pool, order(5))
+    assert caught.value.is_unsettled
+    assert len(azure.provider().grow(pool, order(5))) == 5 and first.capacity + second.capacity == 5
+
+
+def test_what_one_set_has_not_another_of_its_zone_may_have(azure: SimulatedAzure) -> None:
+    first, second, provider, pool = two_sets(azure)
+    first.refusal = "stockout", 1, False
+    assert len(provider.grow(pool, order(3))) == 3, "one was there before it was sold out"
+    assert (first.capacity, second.capacity) == (1, 2) and azure.leftovers() == []
+    assert sorted(str(machine.token) for machine in provider.list([pool]).machines) == ["t", "t", "t"]
+    assert len(provider.grow(pool, order(1, "u"))) == 1 and second.capacity == 3, "it is asked last now"
+    first.refusal = "stockout", 0, False
+    with pytest.raises(ProviderError) as caught:
+        provider.grow(pool, order(2, "v"))
+    assert caught.value.kind == "stockout" and first.capacity == 1
+
+
+def test_cancelled_while_it_was_divided(azure: SimulatedAzure) -> None:
+    first, second, provider, pool = two_sets(azure)
+    provider.shrink(pool, (), ("t",))
+    assert provider.grow(pool, order(5)) == () and first.capacity == second.capacity == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import venv
 
 from tests.cli.conftest import Longboat
 
@@ -39,3 +40,23 @@ def test_two_runs_and_a_folder(longboat: Longboat) -> None:
     assert longboat("compare", "one", "two", "-o", "svg").out.startswith("<svg")
     assert "expected 2 to 20" in longboat("compare", "one", code=201).err
     assert "name the runs to compare" in longboat("compare", code=201).err
+
+
+def test_packages_are_compared_and_rerun_says_which_have_changed(longboat: Longboat) -> None:
+    """Runs in an environment of their own, in which a package is replaced between them."""
+    folder = longboat.folder.parent / "env"
+    venv.create(folder, with_pip=False)
+    site = next(folder.glob("lib/python3*/site-packages"))
+    (site / "numpy-2.1.0.dist-info").mkdir()
+    (longboat.folder / "train.py").write_text("import longboat\nlongboat.step(1, loss=1.0)\n")
+    longboat.environment |= {"PATH": f"{folder}/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(folder)}
+    longboat("run", "-q", "--id", "one", "train.py")
+    (site / "numpy-2.1.0.dist-info").rename(site / "numpy-2.2.0.dist-info")
+    (site / "torch-2.5.dist-info").mkdir()
+    longboat("run", "-q", "--id", "two", "train.py")
+    seen = json.loads(longboat("compare", "one", "two", "-o", "json").out)
+    assert seen["packages"] == {"numpy": ["2.1.0", "2.2.0"], "torch": [None, "2.5"]}
+    assert "package numpy" in longboat("compare", "one", "two").out
+    said = longboat("rerun", "--dry-run", "one").err
+    assert "packages have changed: numpy 2.1.0 -> 2.2.0, torch was not there -> 2.5" in said
+    assert "packages" not in longboat("rerun", "--dry-run", "two").err

@@ -127,6 +127,12 @@ def test_a_damaged_sweep_is_removed_by_force_and_its_runs_are_named(longboat: Lo
     assert "the record of the sweep broken is damaged" in removed.err and "longboat rm broken-t1" in removed.err
 
 
+def test_a_name_that_is_given_twice_is_one_sweep(project: Longboat) -> None:
+    project("sweep", "job.yaml", "--param", "lr=0.1", "--param", "width=16", "-n", "tune", "-q")
+    assert project("sweep", "rm", "tune", "tune", "-").out == "tune\n"
+    assert project("sweep", "rm", "tune", "tune", code=202).out == ""
+
+
 def test_stopped_on_request(project: Longboat) -> None:
     folder = waiting(project)
     project("sweep", "-d", "-n", "held", "-p", "n=1,2,3", "--parallel", "2", "train.py")

@@ -55,7 +55,7 @@ def test_gkes_own_taint_of_gpus_is_no_difference(spec: CloudSpec) -> None:
     [
         ({"size": 5}, "cpu: it has 5 machines, the file has 2", ["resize_pool"]),
         ({"type": "e2-standard-8"}, "cpu: machines are e2-standard-8, the file has e2-standard-4", []),
-        ({"max": 9}, "cpu: its range is (0, 9), the file has (0, 0)", ["limit_pool"]),
+        ({"max": 9, "is_managed": True}, "cpu: its range is (0, 9), the file has (0, 0)", ["limit_pool"]),
         ({"spot": True}, "cpu: spot is True, the file has False", []),
         ({"issue": "GCE_STOCKOUT"}, "cpu: GKE says: GCE_STOCKOUT", []),
         ({"name": "other", "labels": {}}, "the node pool other is not in the file", ["create_pool"]),

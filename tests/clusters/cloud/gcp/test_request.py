@@ -22,7 +22,7 @@ FILE = """
 name: lab
 kind: gcp
 region: us-central1
-network: {access: [192.0.2.0/24]}
+network: {access: [192.0.2.0/24], name: research, subnet: nodes}
 pools:
 - {name: cpu, type: e2-standard-4, count: 2}
 - name: gpu
@@ -35,6 +35,7 @@ pools:
   labels: {a: b}
   taints: ["x=y:NoSchedule"]
 - {name: held, type: a3-highgpu-8g, reservation: mine}
+- {name: flex, type: a3-highgpu-8g, min: 0, max: 4, flex_start: true}
 tags: {team: vision}
 """
 
@@ -71,7 +72,9 @@ def test_googles_description_takes_it(gke_schema: dict[str, Any], tmp_path: Path
 
 def test_pools(tmp_path: Path) -> None:
     cluster = request_of(FILE, tmp_path)["cluster"]
-    cpu, gpu, held = cluster["nodePools"]
+    cpu, gpu, held, flex = cluster["nodePools"]
+    assert flex["config"]["flexStart"] and flex["config"]["maxRunDuration"] == "604800s"
+    assert flex["management"] == {"autoRepair": False} and "flexStart" not in gpu["config"]
     assert cluster["locations"] == ["us-central1-b", "us-central1-c"]
     assert (cpu["initialNodeCount"], cpu["locations"], "autoscaling" in cpu) == (2, ["us-central1-b"], False)
     assert gpu["autoscaling"] == {"enabled": True, "totalMinNodeCount": 0, "totalMaxNodeCount": 4}
@@ -80,6 +83,7 @@ def test_pools(tmp_path: Path) -> None:
     assert gpu["config"]["taints"] == [{"key": "x", "value": "y", "effect": "NO_SCHEDULE"}]
     assert gpu["placementPolicy"] == {"type": "COMPACT"} and gpu["config"]["spot"] is True
     assert held["config"]["reservationAffinity"]["values"] == ["mine"]
+    assert (cluster["network"], cluster["subnetwork"]) == ("research", "nodes")
     assert cluster["resourceLabels"] == {"team": "vision", "longboat-cluster": "lab"}
 
 
@@ -92,6 +96,8 @@ def test_every_gpu_of_the_table_has_a_name() -> None:
     ("change", "message"),
     [
         (("[us-central1-c]", "[europe-west4-a]"), "europe-west4-a is not a zone of us-central1"),
+        (("flex_start: true", "flex_start: true, spot: true"), "flex_start is neither for spot"),
+        (("min: 0, max: 4, flex", "count: 1, flex"), "a pool with flex_start begins with no machines"),
         (("team: vision", "Team: Vision"), "labels of Google Cloud are lower-case"),
         (("e2-standard-4", "e2-standard-5"), "did you mean e2-standard-"),
         (("region: us-central1", "region: us-central-1"), "expected a region such as us-central1"),

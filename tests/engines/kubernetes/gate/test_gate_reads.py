@@ -8,10 +8,13 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
+import pytest
 
+from longboat.core.runs import Phase
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate import serve, waiting_runs
 from longboat.engines.kubernetes.manifests.objects import record_object
+from longboat.engines.kubernetes.observe.snapshot import pod_view
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import Kind
@@ -131,3 +134,23 @@ def test_a_pod_that_has_ended_is_found_where_its_run_goes_on() -> None:
     (run,) = here.look()
     candidate = waiting_runs.candidate_of(run, NOW, {})
     assert candidate is not None and candidate.placed == ("worker-0",) and not candidate.rest
+
+
+@pytest.mark.parametrize(("phase", "unschedulable"), [("running", 0), ("pending", 1)])
+def test_a_gang_that_runs_is_not_put_back_for_a_pod_that_is_replaced(phase: Phase, unschedulable: int) -> None:
+    """The others wait at the line; what it is still to get counts as taken, until it has a place."""
+    new = pod("r", "Pending")
+    new["spec"] = {}
+    new["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    here = Shelf(configmaps=[config_map("r")], jobs=[workload("r", is_suspended=False)], pods=[new])
+    (run,) = here.look()
+    run = msgspec.structs.replace(run, state=msgspec.structs.replace(run.state, phase=phase))
+    old = pod_view(
+        {
+            **pod("r", "Failed"),
+            "status": {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 213}}}]},
+        }
+    )
+    candidate = waiting_runs.candidate_of(run.with_ended([old]), NOW, {})
+    assert candidate is not None and candidate.unschedulable == unschedulable
+    assert [each.name for each in candidate.rest] == ["worker-0"]

@@ -48,6 +48,7 @@ def test_its_token_is_in_a_secret_and_in_no_manifest() -> None:
     objects = made()
     assert "Secret" not in {each["kind"] for each in objects}
     spec = objects[-1]["spec"]["template"]["spec"]
+    assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsUser"], "it may read the token"
     assert {"name": "token", "secret": {"secretName": DASHBOARD, "defaultMode": 0o440}} in spec["volumes"]
     assert spec["serviceAccountName"] == DASHBOARD and objects[-1]["metadata"]["namespace"] == HOME
     container = spec["containers"][0]

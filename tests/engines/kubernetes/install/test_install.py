@@ -41,12 +41,12 @@ ACCOUNT = f"system:serviceaccount:{HOME}:{CONTROLLER}"
 
 
 @functools.cache
-def load_image(cluster_name: str) -> None:
+def load_image(cluster_name: str, image: str = "longboat") -> None:
     """Once for each test process: an import takes as long the second time."""
     holder = namespaces.holder_of(clusters.get(cluster_name), node.name_of(0))
     assert holder is not None
     try:
-        images.load(["longboat"], binaries.find(("tools", "containerd")), holder, node.SOCKET)
+        images.load([image], binaries.find(("tools", "containerd")), holder, node.SOCKET)
     except Missing as error:
         pytest.skip(str(error))
 

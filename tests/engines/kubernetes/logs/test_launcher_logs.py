@@ -10,6 +10,7 @@ from longboat.engines.kubernetes.logs import launcher_logs
 from longboat.engines.kubernetes.logs.launcher_logs import LauncherLogs
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden
+from longboat.kubeapi.refusals import SYNC_S
 from longboat.kubeapi.streams.websocket import WebSocketClosed
 
 
@@ -45,3 +46,43 @@ def test_who_was_allowed_before_may_try_again_after_a_refusal(
     with pytest.raises(Forbidden):
         list(logs.read({}, follow=False))
     assert logs.is_usable is was_allowed
+
+
+def test_who_was_refused_once_asks_again_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    answers: list[object] = [Forbidden("pods/exec is forbidden"), EndedSession(), Forbidden("pods/exec is forbidden")]
+
+    def connect(*_: object, **__: object) -> object:
+        answer = answers.pop(0) if answers else Forbidden("pods/exec is forbidden")
+        if isinstance(answer, Forbidden):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(launcher_logs, "Session", connect)
+    monkeypatch.setattr("longboat.engines.kubernetes.logs.launcher_logs.time.monotonic", lambda: now[0])
+    logs = LauncherLogs(cast(Client, None), "default", "pod")
+    with pytest.raises(Forbidden):
+        list(logs.read({}, follow=False))
+    assert not logs.is_usable
+    now[0] += SYNC_S
+    assert logs.is_usable and list(logs.read({}, follow=False)) == []
+    with pytest.raises(Forbidden):
+        list(logs.read({}, follow=False))
+    assert logs.is_usable, "it was allowed meanwhile"
+
+
+def test_who_is_refused_twice_has_no_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+
+    def connect(*_: object, **__: object) -> object:
+        raise Forbidden("pods/exec is forbidden")
+
+    monkeypatch.setattr(launcher_logs, "Session", connect)
+    monkeypatch.setattr("longboat.engines.kubernetes.logs.launcher_logs.time.monotonic", lambda: now[0])
+    logs = LauncherLogs(cast(Client, None), "default", "pod")
+    for _ in range(2):
+        assert logs.is_usable
+        with pytest.raises(Forbidden):
+            list(logs.read({}, follow=False))
+        now[0] += SYNC_S
+    assert not logs.is_usable

@@ -2,8 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import pytest
+
+from longboat.core.errors import RUN_REPLACED_EXIT
+from longboat.core.jobs import Retries
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.workloads import workloads
+from longboat.launcher.node.plan import EXIT_REPLACED
 from tests.engines.kubernetes.manifest_samples import job, record, role
 
 LABELS = {"longboat.dev/run": "train", "longboat.dev/attempt": "2"}
@@ -32,6 +38,29 @@ def test_a_job_for_every_role() -> None:
         assert body["spec"]["suspend"] is True
         assert body["metadata"]["labels"] == {**LABELS, "longboat.dev/role": each.name}
         check_job_spec(body["spec"], each.nodes, each.name)
+
+
+@pytest.mark.parametrize(
+    ("retries", "nodes", "is_replaced"),
+    [(Retries(count=3), 2, True), (Retries(count=3, restart="new"), 2, False), (Retries(), 2, False)]
+    + [(Retries(count=3), 1, False)],
+)
+def test_whose_pods_are_replaced(retries: Retries, nodes: int, is_replaced: bool) -> None:
+    """Only by the exit code that asks for it, wherever the pod was; everything else fails its index."""
+    gang = msgspec.structs.replace(job(role("worker", nodes=nodes)), retries=retries)
+    (body,) = workloads(record(gang), 0, LABELS, suspended=False)
+    spec = body["spec"]
+    assert spec["backoffLimitPerIndex"] == (3 if is_replaced else 0)
+    assert ("podFailurePolicy" in spec) == is_replaced
+    if is_replaced:
+        first, *others = spec["podFailurePolicy"]["rules"]
+        assert first == {
+            "action": "Count",
+            "onExitCodes": {"containerName": "main", "operator": "In", "values": [EXIT_REPLACED]},
+        }
+        conditions = [(each["action"], each["onPodConditions"]) for each in others]
+        assert conditions == [("FailIndex", [{"type": "PodScheduled", "status": word}]) for word in ("True", "False")]
+    assert RUN_REPLACED_EXIT == EXIT_REPLACED
 
 
 def test_one_jobset_for_all_roles() -> None:

@@ -12,11 +12,12 @@ from longboat.engines.kubernetes.observe.node_loss import (
     LATE_S,
     LEAST_LOST_S,
     SLOW_S,
+    digests_of,
     doubtful_hosts,
     is_reachable,
     with_losses,
 )
-from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot
+from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.actions import (
     CreateAttempt,
@@ -314,3 +315,15 @@ def test_kueue_gets_its_quota_back_when_a_run_ended_with_a_lost_node() -> None:
         first, away(), state=RAN, hosts=LOST, record=record(gated_by="kueue", workload="jobset", queue="q")
     )
     assert kinds(decide(seen, NOW)) == ["ForceDelete", "DeleteWorkloads"]
+
+
+def test_the_digest_of_an_image_is_noted_with_the_next_state_and_stays_when_its_pods_are_gone() -> None:
+    first, second = (f"sha256:{mark * 64}" for mark in "ab")
+    seen = snapshot(running(0, digest=first), running(1, digest=second), state=State(attempts=(opened(),)))
+    noted = decide(seen, NOW).state
+    assert noted is not None and noted.phase == "running" and noted.digests == {"worker": first}
+    assert decide(snapshot(running(0, digest=second), running(1), state=noted), NOW).state is None, "no reason to write"
+    assert digests_of(snapshot(state=noted)) == {"worker": first}
+    status = {"name": "main", "imageID": f"registry.example/x@{first}"}
+    assert pod_view({"status": {"containerStatuses": [status]}}).digest == first
+    assert pod_view({"status": {"containerStatuses": [{"name": "main", "imageID": "odd"}]}}).digest == ""

@@ -15,8 +15,9 @@ from longboat.engines.kubernetes.observe.restarts import attempts_of_pods, with_
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import outcome_of
 from longboat.engines.kubernetes.reconcile.decide import decide
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, replaced_nodes
 from longboat.engines.kubernetes.status import make_status
+from longboat.engines.shared.explanations import restart_words
 from longboat.storage.fences import Fenced, check
 
 EARLIER = [
@@ -111,6 +112,24 @@ def test_pods_that_find_later_attempts_among_the_checkpoints(newest: int, expect
     record = msgspec.structs.replace(snapshot.record, job=job)
     state = decide(msgspec.structs.replace(snapshot, record=record), 50.0).state
     assert state is not None and (state.phase, state.attempt) == expected
+
+
+def test_an_attempt_for_which_one_pod_was_replaced() -> None:
+    earlier = [EARLIER[0], {**EARLIER[1], "cause": "preemption", "exit_code": 208, "replaced": ["worker-1"]}]
+    snapshot = snapshot_of_pods(said("worker-0", restarts=earlier), said("worker-1", restarts=earlier))
+    attempts = with_restarts(snapshot.state.attempts, attempts_of_pods(snapshot))
+    assert [(each.restart, each.replaced) for each in attempts[1:]] == [("in-place", ()), ("in-place", ("worker-1",))]
+    words = restart_words(attempts[2], attempts)
+    assert words == "worker-1 replaced, the others restarted in place 1.0 s after the failure"
+    state = State(attempts=attempts)
+    assert state.restarted_in(0) == [1, 2] and state.is_in_place(2)
+    assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1")]
+    later = Attempt(number=3, started=50.0, restart="new")
+    forged = Attempt(number=4, started=60.0, restart="in-place", replaced=("../../../secret-0", "worker-0"))
+    state = State(attempts=(*attempts, later, forged))
+    assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1"), (3, "worker-0")]
+    answer = checked({"attempt": 2, "began": 30.5, "restarts": earlier, "ranks": {}})
+    assert attempts_of_pods(snapshot_of_pods(), {"worker-0": answer}).earlier[1].replaced == ("worker-1",)
 
 
 def test_what_was_noted_before_the_pods_went_counts() -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from longboat.autoscaler.report import metrics as autoscaler
-from longboat.engines.kubernetes.observe import run_gauges
+from longboat.engines.kubernetes.observe import pace_gauges, run_gauges
 from longboat.engines.kubernetes.observe.run_gauges import MOST_NAMED, RunGauges
 from longboat.engines.kubernetes.records import State
 
@@ -48,7 +48,8 @@ def test_names_of_runs_are_bounded() -> None:
 
 
 def test_the_dashboard_and_the_page_name_figures_that_there_are() -> None:
-    source = Path(run_gauges.__file__).read_text() + Path(autoscaler.__file__).read_text()
+    modules = (run_gauges, pace_gauges, autoscaler)
+    source = "".join(Path(str(module.__file__)).read_text() for module in modules)
     board = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text())
     asked = {
         name
@@ -57,7 +58,7 @@ def test_the_dashboard_and_the_page_name_figures_that_there_are() -> None:
         for name in re.findall(r"longboat_\w+", target["expr"])
     }
     told = set(re.findall(r"`(longboat_\w+)`", (ROOT / "docs" / "kubernetes.md").read_text()))
-    assert len(asked) > 7 and len(told) == 5
+    assert len(asked) > 7 and len(told) == 13
     for name in asked | told:
         short = name.removeprefix("longboat_autoscaler_").removeprefix("longboat_")
         assert f'"{short}"' in source, name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import tarfile
@@ -111,3 +112,5 @@ def test_a_volume_is_at_its_absolute_target(jobs: LocalJobs) -> None:
     ended = jobs.run(code, volumes={"/mnt/set": {"path": str(folder)}})
     assert (ended.exit_code, jobs.text(ended.name)) == (0, "found it\n"), ended.reason
     assert (folder / "written").stat().st_uid == os.getuid()
+    image = jobs.place.fields["image"]
+    assert re.fullmatch(rf"{re.escape(image)}@sha256:[0-9a-f]{{64}}", jobs.engine.status(ended.name).images["worker"])

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from longboat.core.errors import EngineError
+from longboat.engines.lifecycle.kept_environment import forget_environment
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.supervise import spawn
 from longboat.engines.local.supervise.processes import is_alive
@@ -85,20 +86,24 @@ def test_a_clock_that_jumps_ends_no_run(local: LocalJobs, monkeypatch: pytest.Mo
     assert local.text(run.name).splitlines()[-1] == "done"
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_secret_of_the_first_command_must_be_in_the_one_that_recovers(local: LocalJobs, is_known: bool) -> None:
+@pytest.mark.parametrize("where", ["kept", "of who looks", "nowhere"])
+def test_a_secret_of_the_first_command_is_kept_until_the_machine_restarts(local: LocalJobs, where: str) -> None:
     with_secret = {**local.place.environment, "TOKEN": "s3cret"}
     code = WAITS.replace('"ready"', '"ready", len(os.environ["TOKEN"])')
     run = local.submit(code, secrets=["TOKEN"], environment=with_secret, retries={"count": 1, "backoff": "0s"})
     local.until_said(run.name, "ready 6")
+    if where != "kept":
+        forget_environment(run.uid)  # as a restart does
     local.kill(local.supervisor(run.name))
-    finder = LocalEngine(local.home.root, environment=with_secret if is_known else local.place.environment)
+    finder = LocalEngine(
+        local.home.root, environment=with_secret if where == "of who looks" else local.place.environment
+    )
     finder.status(run.name)
-    if is_known:
+    if where != "nowhere":
         local.until_said(run.name, "ready 6", times=2)
         local.let_go(run.name)
     ended = local.wait(run.name)
-    if is_known:
+    if where != "nowhere":
         assert ended.phase == "succeeded", ended.reason
     else:
         assert (ended.phase, ended.exit_code) == ("failed", 209) and "TOKEN" in ended.reason

@@ -122,15 +122,6 @@ def test_a_member_that_is_gone_meanwhile_ends_the_attempt_before_any_rank_has_st
     assert pods.verdict["cause"] == "lost" and "worker-1" in (pods.verdict["node"], *pods.verdict["message"].split())
 
 
-def test_who_is_being_taken_away_is_not_restarted(make_pods: Make) -> None:
-    pods = make_pods(script=TRAINS + "time.sleep(600)", roles={"worker": 2}, restart=RULE)
-    pods.start_all()
-    pods.until(lambda: (pods.folder / "here-0-1").exists() and (pods.folder / "here-0-0").exists())
-    pods.processes[1].send_signal(signal.SIGTERM)
-    wait_all(pods)
-    assert pods.verdict["cause"] == "preemption" and pods.message()["attempt"] == 0
-
-
 def test_the_run_s_time_counts_over_all_attempts(make_pods: Make) -> None:
     script = TRAINS + "time.sleep(1.5)\nif attempt < 5: sys.exit(3)\ntime.sleep(600)"
     pods = make_pods(script=script, restart={**RULE, "count": 9}, timeout_s=4)

@@ -93,6 +93,6 @@ def pool_of(
         max=sum(each.max or 0 for each, _ in sets),
         price=max(table.machines[each].price if each in table.machines else dearest for each in types),
         spot=first.spot,
-        zones=tuple(sorted(each.zone for each, _ in sets if each.zone)) if all(each.zone for each, _ in sets) else (),
+        zones=tuple(sorted({each.zone for each, _ in sets if each.zone})) if all(each.zone for each, _ in sets) else (),
         is_estimated=True,
     )

@@ -28,6 +28,7 @@ from longboat.autoscaler.providers.azure.scale_sets import (
     with_order,
 )
 from longboat.autoscaler.providers.azure.set_requests import SetRequests
+from longboat.autoscaler.providers.azure.shares import Share, groups_of, shares_of
 from longboat.autoscaler.providers.provider import (
     Description,
     DiscoveredPools,
@@ -67,16 +68,62 @@ class AzureProvider:
         return ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
 
     def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
-        for _ in range(ATTEMPTS):
-            each, now, there = self._set_for(pool, request)
-            if request.token in each.cancelled:
+        token, refusal, attempts = request.token, None, ATTEMPTS
+        while attempts > 0:
+            sets, now, there = self._look(pool, request)
+            if any(token in each.cancelled for each in sets):
                 return ()
-            if each.ordered(request.token) >= request.count:
-                return self._made(each, pool, request.token, there)
-            answer = self._sets.change(each, with_order(each, request.token, request.count, now))
-            if answer is not None:
-                return self._follow(each, pool, request, answer)
-        raise self._sets.contended(each)
+            missing = request.count - sum(each.ordered(token) for each in sets)
+            shares = self._shares(pool, request, sets, missing, refusal) if missing > 0 else ()
+            if not shares:  # all that is to come is taken
+                made = [self._made(each, pool, token, there[each.path]) for each in sets if each.ordered(token)]
+                return tuple(machine for machines in made for machine in machines)
+            try:
+                taken = [self._order(each, token, more, now) for each, more in shares]
+            except ProviderError as error:
+                if error.kind != "stockout":
+                    raise
+                refusal = error  # that set is not asked again for this order
+                continue
+            if None not in taken:
+                mine = {each.path for each, _ in shares} | {each.path for each in sets if each.ordered(token)}
+                return self._known(pool, token, sorted(mine)) if all(taken) else ()
+            attempts -= 1
+        raise self._sets.contended(sets[0])
+
+    def _order(self, each: ScaleSet, token: str, more: int, now: int) -> bool | None:
+        """True: it is carried out. False: it is taken. None: somebody has changed the set meanwhile."""
+        answer = self._sets.change(each, with_order(each, token, each.ordered(token) + more, now))
+        return None if answer is None else self._follow(each, answer)
+
+    def _known(self, pool: Pool, token: str, paths: Sequence[str]) -> tuple[Instance, ...]:
+        """Machines of an order that has just been carried out; none where Azure cannot be asked now."""
+        known: tuple[Instance, ...] = ()
+        with suppress(ProviderError):
+            for path in paths:
+                each, _ = self._sets.read(path)
+                known += self._made(each, pool, token, self._sets.machines(each))
+        return known
+
+    def _shares(
+        self, pool: Pool, request: MachineRequest, sets: Sequence[ScaleSet], missing: int, refusal: ProviderError | None
+    ) -> Sequence[Share]:
+        """Where the rest of an order goes; empty: nowhere, and some of it stands. Raises ProviderError if none does."""
+        groups = groups_of(sets, request.token, request.zone)
+        for group in groups:
+            if shares := shares_of(group, request.token, missing):
+                return shares
+        if refusal is not None:  # what some sets took stays: the list tells it
+            raise refusal
+        if any(each.ordered(request.token) for each in sets):
+            return ()
+        if not groups:
+            message = f"no scale set of the pool {pool.name} has the zone {request.zone}"
+            raise ProviderError(f"provider {self.name}: {message}", kind="stockout")
+        where = f" in {request.zone}" if request.zone else ""
+        full = ", ".join(f"{each.name} has {each.capacity} of at most {each.max}" for group in groups for each in group)
+        message = f"the scale sets of the pool {pool.name} have no room for {counted(missing, 'machine')}: {full}"
+        raise ProviderError(f"provider {self.name}: stockout{where}: {message}", kind="stockout")
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         if tokens:
@@ -128,41 +175,38 @@ class AzureProvider:
         pools = tuple(pool_of(name, self.name, mine, sizes, table) for name, mine in sorted(by_pool.items()))
         return DiscoveredPools(pools=pools, notes=tuple(notes))
 
-    def _set_for(self, pool: Pool, request: MachineRequest) -> tuple[ScaleSet, int, tuple[SetMachine, ...]]:
-        """The set that has the order already, else the first with room for all of it; with Azure's clock, its machines.
+    def _look(
+        self, pool: Pool, request: MachineRequest
+    ) -> tuple[Sequence[ScaleSet], int, Mapping[str, Sequence[SetMachine]]]:
+        """All sets that the order may go to, as they are now, with Azure's clock and machines where they matter.
 
         The order may have filled a set by an earlier try whose answer was lost: another set would make it once more.
         """
-        zone = request.zone
-        sets = [each for _, each in self._sets.sets_of({pool.name})]
-        if not sets:
+        known = [each for _, each in self._sets.sets_of({pool.name})]
+        if not known:
             message = f"provider {self.name}: Azure has no scale set of the pool {pool.name}"
             raise ProviderError(message, kind="not-found")
-        begun = [each for each in sets if each.ordered(request.token)]
-        able = begun or [each for each in sets if zone is None or each.zone == zone]
-        if not able:
-            message = f"provider {self.name}: no scale set of the pool {pool.name} has the zone {zone}"
-            raise ProviderError(message, kind="stockout")
-        full = []
-        for known in able:
-            each, now = self._sets.read(known.path)
-            there = self._sets.machines(each) if each.is_failed or each.ordered(request.token) else ()
+        able = [each for each in known if each.ordered(request.token) or request.zone in (None, each.zone)]
+        sets, now = [], 0
+        machines: dict[str, tuple[SetMachine, ...]] = {}
+        for before in able or known[:1]:
+            each, now = self._sets.read(before.path)
+            if each.is_failed or each.ordered(request.token):
+                machines[each.path] = self._sets.machines(each)
             if each.is_failed:  # its capacity has machines that were never made
-                each = self._sets.settled(each, there)
-            if request.token in each.cancelled or each.has_room(request.token, request.count):
-                return each, now, there
-            full.append(f"{each.name} has {each.capacity} of at most {each.max}")
-        where = f" in {zone}" if zone else ""
-        wanted = counted(request.count, "machine")
-        message = f"no scale set of the pool {pool.name} has room for {wanted}: {', '.join(full)}"
-        raise ProviderError(f"provider {self.name}: stockout{where}: {message}", kind="stockout")
+                each = self._sets.settled(each, machines[each.path])
+            sets.append(each)
+        return sets, now, machines
 
-    def _follow(self, each: ScaleSet, pool: Pool, request: MachineRequest, answer: RestAnswer) -> tuple[Instance, ...]:
-        """What is known of an order that was taken: it stays so whatever cannot be asked now."""
+    def _follow(self, each: ScaleSet, answer: RestAnswer) -> bool:
+        """Whether an order that was taken is carried out; it stays taken whatever cannot be asked now.
+
+        Raises ProviderError if it has failed.
+        """
         address = answer.headers.get("azure-asyncoperation", "")
-        operation: Body = {} if address else {"status": "Succeeded"}
         for pause in LOOKS_S if address else ():
             time.sleep(pause)
+            operation: Body = {}
             with suppress(RestFault):
                 operation = self._sets.session.follow(address).body
             if operation.get("status") in ("Failed", "Canceled"):
@@ -171,12 +215,8 @@ class AzureProvider:
                     self._end(each.path, error)
                 raise error
             if operation.get("status") == "Succeeded":
-                break
-        if operation.get("status") == "Succeeded":
-            with suppress(ProviderError):
-                each, _ = self._sets.read(each.path)
-                return self._made(each, pool, request.token, self._sets.machines(each))
-        return ()
+                return True
+        return not address
 
     def _end(self, path: str, error: ProviderError) -> None:
         """After a growth that failed: what is there is the goal, and machines that failed are deleted."""

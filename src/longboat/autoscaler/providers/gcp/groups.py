@@ -48,6 +48,8 @@ class NodePool(Value, frozen=True):
     pods: int
     min: int
     max: int | None
+    flex_start: bool
+    """Its machines are made all at once, when there is room, by resize requests."""
     is_managed: bool
     """GKE's own autoscaler changes its size."""
 
@@ -97,6 +99,7 @@ def read_pool(body: Mapping[str, Any]) -> NodePool:
         pods=int((body.get("maxPodsConstraint") or {}).get("maxPodsPerNode") or 110),
         min=_number(sizes.get(MIN_LABEL)) or 0,
         max=_number(sizes.get(MAX_LABEL)),
+        flex_start=bool(config.get("flexStart")),
         is_managed=bool((body.get("autoscaling") or {}).get("enabled")),
     )
 

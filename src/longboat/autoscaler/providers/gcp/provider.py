@@ -26,6 +26,7 @@ from longboat.autoscaler.providers.gcp.groups import (
     with_cancelled,
 )
 from longboat.autoscaler.providers.gcp.machines import GoogleMachineType, pool_of, read_type
+from longboat.autoscaler.providers.gcp.resize_requests import ResizeRequest, ResizeRequests, waiting_machines
 from longboat.autoscaler.providers.provider import (
     Description,
     DiscoveredPools,
@@ -64,22 +65,23 @@ class GoogleProvider:
             if node_pool.pool not in wanted or node_pool.pool is None or node_pool.is_managed:
                 continue
             there = [machine for group in node_pool.groups for machine in self._machines(group)]
+            if node_pool.flex_start:
+                for group in node_pool.groups:
+                    with self._errors(group.zone):
+                        requests = self._resizes(group).list()
+                    there += waiting_machines(requests, group.zone, there)
+                    refusals += [self._refusal(node_pool.pool, each, group.zone) for each in requests if each.is_failed]
             alive = sum(machine.state != "stopping" for machine in there)
             kept = f"its node pool is at its min of {node_pool.min}" if 0 < node_pool.min >= alive else ""
             machines += [self._instance(machine, node_pool.pool, kept) for machine in there]
             for machine in there:
                 if machine.state == "failed" and machine.token:
-                    error = self._error(RestFault(200, machine.code, machine.message), machine.zone)
-                    refusals.append(
-                        Refusal(
-                            pool=node_pool.pool,
-                            kind=error.kind,
-                            token=machine.token,
-                            zone=machine.zone,
-                            message=error.message,
-                        )
-                    )
+                    refusals.append(self._refusal(node_pool.pool, machine, machine.zone))
         return ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
+
+    def _refusal(self, pool: str, failed: GroupMachine | ResizeRequest, zone: str) -> Refusal:
+        error = self._error(RestFault(200, failed.code, failed.message), zone)
+        return Refusal(pool=pool, kind=error.kind, token=failed.token, zone=zone, message=error.message)
 
     def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         if not _TOKEN.fullmatch(request.token):
@@ -87,11 +89,37 @@ class GoogleProvider:
         group = self._group_for(pool, request.zone)
         if request.token in cancelled_of(self._ports(group).get("namedPorts") or ()):
             return ()
+        if self._node_pool(pool).flex_start:
+            return self._order_at_once(group, pool, request)
         there = {machine.name for machine in self._machines(group)}
         names = [name for name in self._names(group, request) if name not in there]
         for start in range(0, len(names), AT_ONCE):
             self._create(group, names[start : start + AT_ONCE])
         return self._follow(group, pool, request)
+
+    def _order_at_once(self, group: InstanceGroup, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
+        """All machines or none: Google waits until it has room for all of them."""
+        resizes = self._resizes(group)
+        with self._errors(group.zone):
+            ordered = resizes.find(request.token)
+            if ordered is None:
+                resizes.order(request.token, self._names(group, request))
+        for pause in LOOKS_S:
+            time.sleep(pause)
+            with suppress(RestFault):
+                ordered = resizes.find(request.token) or ordered
+            if ordered is not None and ordered.is_failed:
+                raise self._error(RestFault(200, ordered.code, ordered.message), group.zone)
+            if ordered is not None and ordered.state == "SUCCEEDED":
+                break
+        if ordered is None or ordered.state == "CANCELLED":
+            return ()
+        with suppress(ProviderError):
+            there = self._machines(group)
+            mine = [*(each for each in there if each.token == request.token)]
+            mine += waiting_machines([ordered], group.zone, there)
+            return tuple(self._instance(machine, pool.name, "") for machine in mine)
+        return ()
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         if tokens:
@@ -110,6 +138,8 @@ class GoogleProvider:
             going = [machine for machine in going if machine.state != "stopping"]
             kept += max(len(going) - room, 0)
             self._delete(group, going[:room])
+            if node_pool.flex_start:
+                self._cancel_waiting(group, {name for zone, name in wanted if zone == group.zone})
             room -= len(going[:room])
         if kept:
             message = f"provider {self.name}: min-size: the node pool {node_pool.name} is at its min of {node_pool.min}"
@@ -174,7 +204,8 @@ class GoogleProvider:
         Raises ProviderError if a group does not have the note in the end: a late order would be carried out.
         """
         refusal: ProviderError | None = None
-        for group in self._node_pool(pool).groups:
+        node_pool = self._node_pool(pool)
+        for group in node_pool.groups:
             for _ in range(ATTEMPTS):
                 there = self._ports(group)
                 ports = with_cancelled(there.get("namedPorts") or (), tokens)
@@ -190,6 +221,20 @@ class GoogleProvider:
                 refusal = ProviderError(message, kind="throttled")
         if refusal is not None:
             raise refusal
+        for group in node_pool.groups if node_pool.flex_start else ():
+            with self._errors(group.zone):
+                for token in tokens:
+                    self._resizes(group).cancel(token)
+
+    def _cancel_waiting(self, group: InstanceGroup, names: set[str]) -> None:
+        """An order of which a machine is not wanted any more, while it waits for room: it is made as a whole or not."""
+        with self._errors(group.zone):
+            for each in self._resizes(group).list():
+                if each.is_waiting and names & {*each.names}:
+                    self._resizes(group).cancel(each.token)
+
+    def _resizes(self, group: InstanceGroup) -> ResizeRequests:
+        return ResizeRequests(self._session, self._manager(group))
 
     def _ports(self, group: InstanceGroup) -> Body:
         with self._errors():

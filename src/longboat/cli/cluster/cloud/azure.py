@@ -13,10 +13,14 @@ from longboat.cli.cluster.cloud.resource_table import ResourceTable
 from longboat.cli.cluster.cloud.up import check_gpus, install
 from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.terminal import clean, is_terminal, say
+from longboat.clusters.cloud.autoscaler_identity import AutoscalerInstall, azure_install
+from longboat.clusters.cloud.azure.autoscaler_template import CLIENT_OUTPUT
 from longboat.clusters.cloud.azure.credentials import kubeconfig_of, open_group
 from longboat.clusters.cloud.azure.decide import drift
+from longboat.clusters.cloud.azure.resource_group import ClusterGroup
 from longboat.clusters.cloud.azure.template import CLUSTER_TAG
 from longboat.clusters.cloud.azure.up import AzureUp
+from longboat.clusters.cloud.spec import CloudSpec
 from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, save_spec
@@ -50,11 +54,16 @@ def up_azure(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     save_spec(spec, Home())
     word = "as its file says" if work.apply(ResourceTable(output).listen) else "nothing to do"
     put_context(kubeconfig_of(spec.name, group), spec.name, os.environ)
-    install(spec, output)
+    install(spec, output, autoscaler_identity(cloud, group))
     check_gpus(spec, cloud)
     say(f"longboat: {spec.name}: {word}; longboat run --on {spec.name} -- hostname")
     say(f"longboat: {cost.text}; longboat cluster down {spec.name} ends it")
     return 0
+
+
+def autoscaler_identity(cloud: CloudSpec, group: ClusterGroup) -> AutoscalerInstall | None:
+    client = group.output(CLIENT_OUTPUT) if cloud.autoscaler else None
+    return azure_install(group.cluster, group.subscription, client) if client else None
 
 
 def status_azure(spec: ClusterSpec, output: str) -> int:
@@ -108,6 +117,7 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
     if not yes:
         lost = f", and DELETE the disks {listing(disks, MOST_SHOWN)} with what users stored" if disks else ""
         click.confirm(f"take down {spec.name} on Azure, and all that runs there{lost}?", abort=True, err=True)
+    group.rights().remove()
     if there is not None:
         group.delete()
         group.follow_deletion(ResourceTable(output).listen)

@@ -14,6 +14,7 @@ from longboat.cli.cluster.cloud.up import check_gpus, install
 from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clouds.gcp.session import GoogleSession
+from longboat.clusters.cloud.autoscaler_identity import google_install
 from longboat.clusters.cloud.gcp.credentials import kubeconfig_of
 from longboat.clusters.cloud.gcp.decide import GkeStep, drift
 from longboat.clusters.cloud.gcp.gke import GkeCluster, GoogleDisk
@@ -44,8 +45,11 @@ def up_gcp(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     save_spec(spec, Home())
     changed = work.apply(ResourceTable(output).listen)
     put_context(kubeconfig_of(spec.name, work.result()), spec.name, os.environ)
-    install(spec, output)
-    check_gpus(spec, cloud_of(spec))
+    cloud = cloud_of(spec)
+    changed = work.give_rights() or changed
+    identity = google_install(spec.name, cloud.region, work.cluster.project) if cloud.autoscaler else None
+    install(spec, output, identity)
+    check_gpus(spec, cloud)
     word = "as its file says" if changed else "nothing to do"
     say(f"longboat: {spec.name}: {word}; longboat run --on {spec.name} -- hostname")
     say(f"longboat: {cost.text}; longboat cluster down {spec.name} ends it")
@@ -106,6 +110,8 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     data = tuple(disk for disk in cluster.disks() if disk.is_data)
     if not yes:
         confirm(spec, data, purges=purges)
+    if cloud_of(spec).autoscaler or (view is not None and view.workload_pool):
+        cluster.rights().take_back()
     remove(cluster, output)
     for disk in data if purges else ():
         cluster.delete_disk(disk)

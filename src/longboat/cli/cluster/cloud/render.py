@@ -56,7 +56,8 @@ def rendered(spec: ClusterSpec) -> dict[str, str]:
     """Name of a file to its text: the template, then the parameters as the cloud's command takes them."""
     cloud = cloud_of(spec)
     if spec.kind == "gcp":
-        return {"request.json": f"{to_json(gcp.make_request(spec.name, cloud, machine_table(spec)))}\n"}
+        request = gcp.make_request(spec.name, cloud, machine_table(spec), known_project() or gcp.ANY_PROJECT)
+        return {"request.json": f"{to_json(request)}\n"}
     if spec.kind == "azure":
         body = {
             "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#",
@@ -70,12 +71,19 @@ def rendered(spec: ClusterSpec) -> dict[str, str]:
     return {"template.yaml": aws.template_text(spec.name, cloud), PARAMETERS: f"{to_json(records)}\n"}
 
 
+def known_project() -> str:
+    return os.environ.get("GOOGLE_CLOUD_PROJECT") or ""
+
+
 def deploy_command(spec: ClusterSpec, template: str, parameters: str) -> str:
     cloud = cloud_of(spec)
     if spec.kind == "gcp":
         url = f"https://container.googleapis.com/v1/projects/$PROJECT/locations/{cloud.region}/clusters"
         token = '"Authorization: Bearer $(gcloud auth print-access-token)"'
-        return f"curl -H {token} -H 'Content-Type: application/json' -d @{template} {url}"
+        curl = f"curl -H {token} -H 'Content-Type: application/json'"
+        if cloud.autoscaler and not known_project():
+            return f"sed s/[$]PROJECT/$PROJECT/ {template} | {curl} -d @- {url}"
+        return f"{curl} -d @{template} {url}"
     if spec.kind == "azure":
         group = stack_name(spec.name)
         return (

@@ -16,34 +16,35 @@ from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.core.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
-    from longboat.clusters.cloud.aws.selftest import SelftestStep
+    from longboat.clusters.cloud.selftest import SelftestStep
 
 LAST_LINES = 12
 
 
 @click.command("selftest", short_help="Try a cloud: make a small cluster, use it, take it down.")
-@click.option("--cloud", type=click.Choice(["aws"]), required=True, help="The cloud to try.")
-@click.option("--region", default="us-east-1", show_default=True, metavar="REGION", help="Where.")
-@click.option("--gpu", is_flag=True, help="With a pool of one GPU machine (g4dn.xlarge).")
+@click.option("--cloud", type=click.Choice(["aws", "azure", "gcp"]), required=True, help="The cloud to try.")
+@click.option("--region", metavar="REGION", help="Where (default: us-east-1, eastus or us-central1).")
+@click.option("--gpu", is_flag=True, help="With a pool of one small GPU machine.")
 @click.option("--image", metavar="IMAGE", help="Image that has Longboat: controller and autoscaler are tried, too.")
 @click.option("--only", metavar="STEP,...", help="Only these: plan, up, status, run, gang, volume, files, gpu, down.")
 @click.option("--keep", is_flag=True, help="Leave the cluster after a failure, to look at it.")
 @click.option("--folder", default=".", metavar="DIR", help="Where the cluster file and the logs of the steps go.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: it costs money.")
 def command(
-    cloud: str, region: str, gpu: bool, image: str | None, only: str | None, keep: bool, folder: str, yes: bool
+    cloud: str, region: str | None, gpu: bool, image: str | None, only: str | None, keep: bool, folder: str, yes: bool
 ) -> int:
     """Make a small cluster in your account, use it as a user would, and take it down again. Exit code 0: all worked.
 
     It costs what such machines cost until it ends. It always ends with `down`, also after a failure or Ctrl-C, unless
     --keep was given.
     """
-    from longboat.clusters.cloud.aws.selftest import CLEANING, cluster_text, steps
+    from longboat.clusters.cloud.selftest import CLEANING, CLOUDS, cluster_text, steps
 
+    region = region or CLOUDS[cloud].region
     name = f"selftest-{secrets.token_hex(3)}"
     place = Path(folder) / name
-    chosen = [step for step in steps(name, str(place / "cluster.yaml"), with_gpu=gpu) if is_chosen(step, only)]
-    check_names(only, [step.name for step in steps(name, "", with_gpu=gpu)])
+    chosen = [step for step in steps(cloud, name, str(place / "cluster.yaml"), with_gpu=gpu) if is_chosen(step, only)]
+    check_names(only, [step.name for step in steps(cloud, name, "", with_gpu=gpu)])
     if not yes:
         if not is_terminal(sys.stdin):
             raise UsageError("a selftest costs money, and is asked for twice", hint="--yes says so without a question")
@@ -51,7 +52,7 @@ def command(
             f"make the cluster {name} on {cloud} in {region}, use it, and take it down?", abort=True, err=True
         )
     place.mkdir(parents=True)
-    (place / "cluster.yaml").write_text(cluster_text(name, region, with_gpu=gpu, image=image))
+    (place / "cluster.yaml").write_text(cluster_text(cloud, name, region, with_gpu=gpu, image=image))
     failed: list[SelftestStep] = []
     cleaning = [step for step in chosen if step.name == CLEANING]
     try:

@@ -12,6 +12,7 @@ from longboat.cli.cluster.cloud.plan import cost_of, deployable, machine_table, 
 from longboat.cli.cluster.cloud.resource_table import ResourceTable
 from longboat.cli.output.terminal import clean, say
 from longboat.clouds.aws.session import AwsSession
+from longboat.clusters.cloud.autoscaler_identity import AutoscalerInstall, aws_install
 from longboat.clusters.cloud.aws.credentials import kubeconfig_of
 from longboat.clusters.cloud.aws.up import AwsUp, UpPlan
 from longboat.clusters.cloud.spec import CloudSpec
@@ -43,7 +44,7 @@ def up_cloud(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     put_context(kubeconfig_of(spec.name, cloud.region, cluster), spec.name, os.environ)
     if system := stack.outputs.get("FileSystem"):
         say(f"longboat: files for all nodes: NFS, {system}.efs.{cloud.region}.amazonaws.com:/")
-    install(spec, output)
+    install(spec, output, aws_install(spec.name, cloud.region) if cloud.autoscaler else None)
     check_gpus(spec, cloud)
     word = "as its file says" if changed else "nothing to do"
     say(f"longboat: {spec.name}: {word}; longboat run --on {spec.name} -- hostname")
@@ -51,11 +52,12 @@ def up_cloud(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     return 0
 
 
-def install(spec: ClusterSpec, output: str) -> None:
+def install(spec: ClusterSpec, output: str, identity: AutoscalerInstall | None) -> None:
+    """`identity`: of the autoscaler, where it is an add-on."""
     if spec.addons:
         from longboat.cli.cluster.addons import install_into
 
-        install_into(spec, spec.name, output)
+        install_into(spec, spec.name, output, identity)
 
 
 def check_gpus(spec: ClusterSpec, cloud: CloudSpec) -> None:

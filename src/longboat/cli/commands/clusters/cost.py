@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -98,7 +99,8 @@ def show_costs(rows: Sequence[CostRow], by: str, output: str, *, is_several: boo
     unit = currency()
     if output == "csv":
         fields = ("name", "on", "runs", *HOURS, "cost")
-        write_csv([(*fields, "currency"), *((*(getattr(row, field) for field in fields), unit) for row in rows)])
+        lines = [record_of(row, rows, by) for row in rows]
+        write_csv([(*fields, "currency"), *((*(line[field] for field in fields), unit) for line in lines)])
         return 0
     if not rows and output == "table":
         say("no run had GPUs in this time" if by != "pool" else "no machine with GPUs")
@@ -109,27 +111,34 @@ def show_costs(rows: Sequence[CostRow], by: str, output: str, *, is_several: boo
     show(
         shown,
         output,
-        record=lambda row: {**plain(row), "currency": unit},
+        record=lambda row: {**record_of(row, rows, by), "currency": unit},
         tables=lambda wide: print_costs(shown, by, unit, is_several=is_several),
     )
     return 0
+
+
+def record_of(row: CostRow, rows: Sequence[CostRow], by: str) -> dict[str, Any]:
+    """The fields of a row; of one pool among several, what runs did in it is not known, which is not 0."""
+    is_part = by == "pool" and row.name != "(all)" and sum(each.on == row.on for each in rows) > 2
+    return {**plain(row), **(dict.fromkeys(("runs", "asked", "held")) if is_part else {})}
 
 
 def print_costs(rows: Sequence[CostRow], by: str, currency: str, *, is_several: bool) -> None:
     hours = [name for name in HOURS if by == "pool" or name != "paid"]
     place = ("ON",) if is_several else ()
     head = (by.upper(), *place, "RUNS", *(name.upper() for name in hours), "COST")
+    lines = [(row, record_of(row, rows, by)) for row in rows]
     print_table(
         head,
         [
             (
                 row.name,
                 *((row.on,) if is_several else ()),
-                row.runs,
-                *(_hours(getattr(row, name)) for name in hours),
+                line["runs"],
+                *(_hours(line[name]) for name in hours),
                 cost_words(row.cost, currency),
             )
-            for row in rows
+            for row, line in lines
         ],
     )
 

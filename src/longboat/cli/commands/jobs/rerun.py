@@ -40,7 +40,8 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
         raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
     import msgspec
 
-    from longboat.engines.lifecycle.resubmission import again, changed_since
+    from longboat.engines.lifecycle.resubmission import again
+    from longboat.sdk.again import notices_of
     from longboat.sdk.names import find_run
 
     place = open_engine(quiet=options["quiet"])
@@ -49,7 +50,7 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
     submission = again(place.resubmission(name), resume=name if resume else None, fresh_code=fresh_code, after=after)
     check_predecessors(place, name, submission.job)
     submission = msgspec.structs.replace(submission, run_id=run_id)
-    notices = changed_since(submission, is_cluster=place.name != "local")
+    notices = notices_of(place, name, submission)
     if options["dry_run"]:
         from longboat.cli.output.plan_text import show_plan
 

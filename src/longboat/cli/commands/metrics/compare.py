@@ -34,6 +34,8 @@ MOST_RUNS = 20
 MOST_CURVES = 4
 """Of the first metric, in a terminal."""
 CURVE_ROWS = 5
+MOST_PACKAGES = 20
+"""That differ, in a terminal."""
 WIDEST = 40
 """Characters of a cell; the whole value is in -o json."""
 
@@ -118,6 +120,11 @@ def table_of(comparison: RunComparison, *, is_whole: bool = False) -> list[tuple
             rows.append((f"{row.name} at step {row.step}", *map(_number, row.at_step)))
         rows.append((f"{row.name} at the end", *map(_number, row.last)))
     rows += [(name, *map(_words, values)) for name, values in comparison.differing.items()]
+    rows += [(name.replace("_", " "), *values) for name, values in comparison.environment.items()]
+    versions = list(comparison.packages.items())
+    rows += [(f"package {name}", *values) for name, values in (versions if is_whole else versions[:MOST_PACKAGES])]
+    if len(versions) > MOST_PACKAGES and not is_whole:
+        rows.append((f"{len(versions) - MOST_PACKAGES} more packages", *["-o json"] * len(comparison.runs)))
     rows.append(("code", "first", *map(_code_words, comparison.code)))
     return rows if is_whole else [tuple(_short(cell) for cell in row) for row in rows]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 
@@ -66,6 +67,8 @@ def chosen(place: Engine, runs: Sequence[str], *, force: bool, purge: bool) -> t
             unread.append(run)
         except NotFound:
             if not purge or place.kept_checkpoints(run) is None:
+                with contextlib.suppress(NotFound):
+                    place.delete(run, purge=purge)  # what a removal that was killed has left goes all the same
                 raise
             unread.append(run)
     return statuses, unread

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from longboat.cli.commands.serve.following import follow_command
 from longboat.cli.commands.serve.forward import forward_command
 from longboat.cli.commands.serve.manage import list_command, logs_command, promote_command, scale_command, stop_command
 from longboat.cli.commands.serve.start import start_command
@@ -37,5 +38,6 @@ for each in (
     scale_command,
     promote_command,
     forward_command,
+    follow_command,
 ):
     command.add_command(each)

@@ -37,7 +37,7 @@ def list_command(output: str) -> None:
 
 def print_services(services: Sequence[ServiceStatus], *, wide: bool) -> None:
     head = ["NAME", "PHASE", "READY", "RUN", "STEP", "URL", "AGE"]
-    more = ["CANARY", "IN FLIGHT", "ANSWERED", "LOST", "USER"]
+    more = ["FOLLOWS", "CANARY", "IN FLIGHT", "ANSWERED", "LOST", "USER"]
     rows: list[list[object]] = []
     for service in services:
         ready = f"{service.ready}/{service.replicas}"
@@ -45,7 +45,7 @@ def print_services(services: Sequence[ServiceStatus], *, wide: bool) -> None:
         cells: list[object] = [service.name, service.phase, ready, service.run, service.step, service.url, age]
         if wide:
             canary = f"{service.canary} {service.weight}%" if service.canary else None
-            cells += [canary, service.in_flight, service.answered, service.lost, service.user]
+            cells += [service.follow, canary, service.in_flight, service.answered, service.lost, service.user]
         rows.append([*cells, service.reason])
     print_table([*head, *(more if wide else []), "INFO"], rows)
 

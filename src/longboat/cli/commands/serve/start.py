@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from longboat.cli.commands.serve.following import attend_following, tell_following
 from longboat.cli.commands.serve.place import open_services
 from longboat.cli.input.arguments import duration_option
 from longboat.cli.input.engine_option import engine_options, open_engine, placed
@@ -55,6 +56,13 @@ class StartCommand(click.Command):
 @duration_option("--start", "Restart a replica that is not ready after this; 10m if not given.")
 @duration_option("--drain", "Time for requests in flight when a replica goes; 30s if not given.")
 @click.option("--canary", type=click.IntRange(1, 99), metavar="PERCENT", help="Beside what is served, for so many.")
+@click.option(
+    "--follow",
+    type=click.Choice(["newest", "best", "promoted", "off"]),
+    is_flag=False,
+    flag_value="newest",
+    help="Go on to other checkpoints of the run as they come: newest (without a word), best, promoted.",
+)
 @click.option("--no-checkpoint", is_flag=True, help="Serve without a checkpoint.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @engine_options
@@ -63,8 +71,8 @@ def start_command(target: str, words: tuple[str, ...], detach: bool, wait: bool,
 
     The server has the code, the setup, the image, the variables and the secrets of the run, and finds its checkpoint as
     a resuming run does (LONGBOAT_RESUME_FROM). It listens on $PORT of $HOST. A service of that name that exists gets a
-    new version: each replica is replaced when the new one is ready and its golden answers are right. A new service of
-    this machine is followed until Ctrl-C stops it; in a cluster it goes on.
+    new version: each replica is replaced when the new one is ready and its golden answers are right. The log of a new
+    service of this machine is shown until Ctrl-C stops it; in a cluster it goes on.
     """
     if wait and not detach:
         raise UsageError("--wait goes with -d", hint="without -d the command stays with the service")
@@ -73,19 +81,29 @@ def start_command(target: str, words: tuple[str, ...], detach: bool, wait: bool,
     request = make_request(place, services, target, words, options)
     is_new = not services.exists(request.service_name)
     name = services.serve(request)
+    if is_new and not options["quiet"]:
+        check_ready(services, name)
     if detach:
         if wait:
             services.wait(name)
         print(name)
+        tell_following(services, name, quiet=options["quiet"])
         return 0
     from longboat.cli.commands.serve.attach import attach_service, show_rollout
 
     if not is_new or place.name != "local":  # in a cluster it goes on without us
         show_rollout(services, name, quiet=options["quiet"])
-        return 0
+        return attend_following(services, name, quiet=options["quiet"])
     if not options["quiet"]:
         say(f"longboat: service {name}: {services.status(name).url} (Ctrl-C stops it)")
     return attach_service(services, name, quiet=options["quiet"])
+
+
+def check_ready(services: Services, name: str) -> None:
+    """Say what is missing where requests could come before the model is loaded."""
+    settings = services.settings(name)
+    if settings is not None and settings.ready is None:
+        note(f"{name} has no ready check: its replicas are asked as soon as they accept connections (--ready PATH)")
 
 
 def make_request(
@@ -103,6 +121,8 @@ def make_request(
     else:
         run, step = parse_target(target)
         run = find_run(place, run).name
+    if step is not None and options["follow"] not in (None, "off"):
+        raise UsageError(f"{target} with --follow: a step that is named stays", hint=f"{run} --follow goes on from it")
     command = None
     if words:
         command, notice = checked_command(words)
@@ -139,7 +159,7 @@ def newest_of_job(place: Engine, target: str) -> tuple[str, int | None, Serve | 
 
 
 _PLAIN = ("max_replicas", "in_flight", "ingress", "ready", "live", "golden", "tolerance")
-_ALL = (*_PLAIN, "replicas", "start", "drain", "gpus", "cpus", "memory")
+_ALL = (*_PLAIN, "follow", "replicas", "start", "drain", "gpus", "cpus", "memory")
 
 
 def any_given(options: dict[str, Any]) -> bool:
@@ -162,6 +182,8 @@ def serve_of(base: Serve | None, options: dict[str, Any]) -> Serve:
     changes = {name: options[name] for name in _PLAIN if options[name] is not None}
     if options["ingress"] == "":
         changes["ingress"] = None
+    if options["follow"] is not None:
+        changes["follow"] = None if options["follow"] == "off" else options["follow"]
     if options["replicas"] is not None:
         changes["replicas"] = options["replicas"]
         changes.setdefault("max_replicas", None)

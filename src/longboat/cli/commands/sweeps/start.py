@@ -9,7 +9,7 @@ import click
 from longboat.cli.input.options import TargetCommand, job_options
 from longboat.cli.output.terminal import note, say
 from longboat.core.errors import UsageError
-from longboat.core.jobs import METHODS, Sweep
+from longboat.core.jobs import METHODS, SAMPLERS, Sweep
 from longboat.core.words import counted
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ RANGE = ".."
     "-p", "--param", multiple=True, metavar="NAME=VALUES", help="lr=0.1,0.01 or lr=1e-4..1e-1:log. Repeatable."
 )
 @click.option("--method", type=click.Choice(METHODS), help="How the space is searched.")
+@click.option("--sampler", type=click.Choice(SAMPLERS), help="Of method optuna: which sampler chooses the points.")
 @click.option("--trials", metavar="N", help="How many trials; a grid has all of its points.")
 @click.option("--parallel", metavar="N", help="Trials at once (default 4).")
 @click.option("--metric", metavar="NAME", help="What trials are compared by: longboat.step(n, NAME=...).")
@@ -75,7 +76,8 @@ def all_points_notice(sweep: Sweep) -> list[str]:
 
 def overrides(options: dict[str, Any]) -> list[str]:
     """Options of the sweep as fields of the job, `--set` by `--set`."""
-    fields = [f"sweep.{name}={options[name]}" for name in ("method", "trials", "parallel") if options[name] is not None]
+    names = ("method", "sampler", "trials", "parallel")
+    fields = [f"sweep.{name}={options[name]}" for name in names if options[name] is not None]
     fields += [f"sweep.metric.name={options['metric']}"] if options["metric"] is not None else []
     fields += [f"sweep.metric.goal={options['goal']}"] if options["goal"] is not None else []
     return [*fields, *map(param_override, options["param"])]
@@ -121,7 +123,7 @@ def show_trials(record: SweepRecord, output: str | None) -> int:
         )
     elif output == "name":
         print("\n".join(runs))
-    else:
+    elif points:
         head = ("TRIAL", "RUN", *(name.upper() for name in sweep.space))
         print_table(
             head,
@@ -132,7 +134,7 @@ def show_trials(record: SweepRecord, output: str | None) -> int:
         )
     later = planned_trials(sweep) - len(points)
     if later:
-        say(f"longboat: {later} more are chosen by what these show")
+        say(f"longboat: {later} {'more ' if points else ''}are chosen by what {'these' if points else 'others'} show")
     return 0
 
 

@@ -128,7 +128,8 @@ def stop_command(names: Sequence[str], wait: bool) -> None:
     """Stop sweeps: no trial starts any more, those under way get their grace. Prints the names."""
     home = Home()
     place = chosen_engine()
-    for sweep in [find_sweep(home, name, place=place, is_whole=True) for name in names]:
+    wanted = [find_sweep(home, name, place=place, is_whole=True) for name in names]
+    for sweep in {sweep.name: sweep for sweep in wanted}.values():
         phase = sweep.state().phase
         if phase != "running":
             say(f"{sweep.name} has ended already: {phase}")
@@ -149,7 +150,8 @@ def stop_command(names: Sequence[str], wait: bool) -> None:
 def remove_command(names: Sequence[str], purge: bool, force: bool) -> None:
     """Remove sweeps with the runs of their trials; checkpoints stay. Prints the names."""
     home = Home()
-    sweeps = [opened(home, name, force=force) for name in names]
+    wanted = [opened(home, name, force=force) for name in dict.fromkeys(names)]
+    sweeps = {sweep.name if isinstance(sweep, OpenSweep) else sweep: sweep for sweep in wanted}.values()
     alive = [sweep.name for sweep in sweeps if isinstance(sweep, OpenSweep) and not sweep.state().is_final]
     if alive and not force:
         raise UsageError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longboat.cli.commands.runs.ps import selector
+from longboat.cli.commands.workbench.exposing import exposure_of, exposure_options, open_up, tell_address
 from longboat.cli.commands.workbench.opening import browser, reached, remove_ended, stay, stop_quietly
 from longboat.cli.input.arguments import run_names, seconds
 from longboat.cli.input.engine_option import engine_options, open_engine, placed
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from longboat.core.jobs import Job
     from longboat.core.runs import RunStatus
     from longboat.engines.engine import Engine
+    from longboat.workbench.exposure import Exposure
     from longboat.workbench.jobs import BoardSelection
 
 PORT = 6006  # TensorBoard's own
@@ -37,6 +39,7 @@ PORT = 6006  # TensorBoard's own
 )
 @click.option("-d", "--detach", is_flag=True, help="Return once it is ready; it goes on.")
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
+@exposure_options
 @click.option("--image", metavar="IMAGE", help="In a cluster: an image with TensorBoard.")
 @click.option("--setup", metavar="COMMAND", help="In a cluster: run before, such as pip install tensorboard.")
 @click.option("--volume", multiple=True, metavar="TARGET=SOURCE", help="In a cluster: as for run. Repeatable.")
@@ -54,6 +57,7 @@ def command(runs: tuple[str, ...], labels: tuple[str, ...], **options: Any) -> i
     place = open_engine()
     from longboat.workbench.jobs import ServerOptions, board_job
 
+    exposure = exposure_of(place, options, PORT)
     selection = selected(place, runs, labels, everything=options["everything"])
     if place.name == "local":
         check_options(options)
@@ -62,8 +66,10 @@ def command(runs: tuple[str, ...], labels: tuple[str, ...], **options: Any) -> i
         job = board_job(selection, server, program=find_tensorboard())
     else:
         check_storage(place)
-        job = board_job(selection, ServerOptions(idle_s=options["idle"]), base=cluster_job(options))
-    return open_board(place, job, options)
+        is_open = exposure is not None
+        server = ServerOptions(options["idle"], port=PORT if is_open else 0, is_exact=is_open, is_open=is_open)
+        job = board_job(selection, server, base=cluster_job(options))
+    return open_board(place, job, options, exposure)
 
 
 def check_options(options: dict[str, Any]) -> None:
@@ -132,7 +138,7 @@ def find_tensorboard() -> str:
     )
 
 
-def open_board(place: Engine, job: Job, options: dict[str, Any]) -> int:
+def open_board(place: Engine, job: Job, options: dict[str, Any], exposure: Exposure | None = None) -> int:
     """Reuse the board that shows the same, else start one."""
     from longboat.engines.engine import Submission
     from longboat.workbench.jobs import is_same
@@ -147,14 +153,17 @@ def open_board(place: Engine, job: Job, options: dict[str, Any]) -> int:
             check_free(options["port"])
         remove_ended(place, "board", job.name)
         run = place.submit(Submission(job=job, base=os.getcwd(), environment=dict(os.environ)))
+    open_up(place, run, exposure, is_new=is_ours)
     try:
         run, session = wait_ready(place, run, say)
         if options["detach"]:
             print(session.url(session.port) if place.name == "local" else run.name, flush=True)
+            tell_address(place, run, session, exposure)
             say(f"longboat: {run.name} is open; {placed(f'longboat stop {run.name}')} ends it")
             return 0
         with reached(place, run, session, options["port"], PORT) as url:
             print(url, flush=True)
+            tell_address(place, run, session, exposure)
             with browser(url, is_wanted=not options["no_browser"]):
                 say(f"longboat: Ctrl-C {'ends it' if is_ours else f'leaves it: {run.name} was open before'}")
                 return finish(stay(place, run.name))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from longboat.cli.commands.workbench.exposing import exposure_of, exposure_options, open_up, tell_address
 from longboat.cli.commands.workbench.opening import (
     bench_submission,
     bring_back,
@@ -24,6 +25,7 @@ from longboat.cli.output.terminal import say
 if TYPE_CHECKING:
     from longboat.core.runs import RunStatus
     from longboat.engines.engine import Engine
+    from longboat.workbench.exposure import Exposure
 
 PORT = 8888  # Jupyter's own
 
@@ -33,6 +35,7 @@ PORT = 8888  # Jupyter's own
 @job_options
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of this machine (default: 8888).")
 @click.option("--idle", default="1h", callback=seconds, metavar="TIME", help="End when unused for this long (1h).")
+@exposure_options
 @click.option("-d", "--detach", is_flag=True, help="Return once it is ready and print the run's name; it goes on.")
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
 def command(words: tuple[str, ...], **options: Any) -> int:
@@ -42,19 +45,22 @@ def command(words: tuple[str, ...], **options: Any) -> int:
     On this machine it works in the folder itself; in a cluster, files that you change come back to the folder.
     """
     place = open_engine()
-    submission = bench_submission(words, options, place, "lab")
-    run, _ = open_bench(place, submission, "notebook", port=options["port"])
+    exposure = exposure_of(place, options, PORT)
+    submission = bench_submission(words, options, place, "lab", exposure)
+    run, is_new = open_bench(place, submission, "notebook", port=options["port"])
+    open_up(place, run, exposure, is_new=is_new)
     if options["detach"]:
         from longboat.workbench.sessions import wait_ready
 
-        wait_ready(place, run, say)
+        run, session = wait_ready(place, run, say)
         print(run.name)
+        tell_address(place, run, session, exposure)
         say(f"longboat: {placed('longboat notebook')} opens it")
         return 0
-    return attend(place, run, options)
+    return attend(place, run, exposure, options)
 
 
-def attend(place: Engine, run: RunStatus, options: dict[str, Any]) -> int:
+def attend(place: Engine, run: RunStatus, exposure: Exposure | None, options: dict[str, Any]) -> int:
     """Print its URL and stay with it. Ctrl-C leaves it running: kernels are somebody's work."""
     from longboat.workbench.sessions import wait_ready
 
@@ -63,6 +69,7 @@ def attend(place: Engine, run: RunStatus, options: dict[str, Any]) -> int:
         run, session = wait_ready(place, run, say)
         with reached(place, run, session, options["port"], PORT) as url:
             print(url, flush=True)
+            tell_address(place, run, session, exposure)
             with browser(url, is_wanted=not options["no_browser"]):
                 ended = stay(place, run.name, edits)
     except KeyboardInterrupt:

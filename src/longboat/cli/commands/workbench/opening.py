@@ -19,6 +19,7 @@ from longboat.engines.engine import Engine, Submission
 if TYPE_CHECKING:
     from longboat.core.runs import RunStatus
     from longboat.workbench.edits import EditsOfRun
+    from longboat.workbench.exposure import Exposure
     from longboat.workbench.sessions import BenchSession
 
 TURN_S = 5.0
@@ -105,7 +106,9 @@ def stop_quietly(place: Engine, run: str) -> None:
     place.wait(run)
 
 
-def bench_submission(words: tuple[str, ...], options: dict[str, Any], place: Engine, kind: str) -> Submission:
+def bench_submission(
+    words: tuple[str, ...], options: dict[str, Any], place: Engine, kind: str, exposure: Exposure | None = None
+) -> Submission:
     """The submission of a notebook or shell: the job of files and flags, with the server as its command."""
     import msgspec
 
@@ -120,8 +123,9 @@ def bench_submission(words: tuple[str, ...], options: dict[str, Any], place: Eng
     in_place = place.name == "local" and not (job.data or job.volumes)
     server = ServerOptions(
         idle_s=options["idle"],
-        port=(options.get("port") or 0) if place.name == "local" else 0,
-        is_exact=bool(options.get("port")) and place.name == "local",
+        port=exposure.port if exposure else (options.get("port") or 0) if place.name == "local" else 0,
+        is_exact=exposure is not None or bool(options.get("port")) and place.name == "local",
+        is_open=exposure is not None,
         keeps_edits=not in_place,
     )
     # In place no code travels, so that a home folder is one like any other.

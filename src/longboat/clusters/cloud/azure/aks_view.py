@@ -18,6 +18,8 @@ class AksPoolView(Value, frozen=True):
     """0: it has no range."""
     spot: bool = False
     zones: tuple[str, ...] = ()
+    is_managed: bool = False
+    """AKS's own autoscaler changes its size."""
     labels: dict[str, str] = {}
     taints: tuple[str, ...] = ()
 
@@ -46,16 +48,23 @@ def read_aks(body: Mapping[str, Any]) -> AksView:
 
 
 def _pool(body: Mapping[str, Any]) -> AksPoolView:
-    has_range = bool(body.get("enableAutoScaling"))
+    is_managed, tags = bool(body.get("enableAutoScaling")), body.get("tags") or {}
+    low, high = (body.get("minCount"), body.get("maxCount")) if is_managed else (tags.get("min"), tags.get("max"))
     return AksPoolView(
         name=body["name"],
         state=body.get("provisioningState") or "",
         type=body.get("vmSize") or "",
         count=int(body.get("count") or 0),
-        min=int(body.get("minCount") or 0) if has_range else 0,
-        max=int(body.get("maxCount") or 0) if has_range else 0,
+        min=_number(low),
+        max=_number(high),
+        is_managed=is_managed,
         spot=body.get("scaleSetPriority") == "Spot",
         zones=tuple(sorted(body.get("availabilityZones") or ())),
         labels=dict(body.get("nodeLabels") or {}),
         taints=tuple(sorted(body.get("nodeTaints") or ())),
     )
+
+
+def _number(value: Any) -> int:
+    """A tag may have any text."""
+    return int(value) if str(value or "").isdecimal() else 0

@@ -97,12 +97,14 @@ def drift(spec: CloudSpec, view: AksView) -> list[str]:
         lines.append(f"the API server is reached from {networks}, the file has {', '.join(spec.network.access)}")
     there = {pool.name: pool for pool in view.pools}
     for pool in spec.pools:
-        lines += _pool_drift(pool, there[pool.name]) if pool.name in there else [f"{pool.name}: AKS has no such pool"]
+        lines += (
+            _pool_drift(spec, pool, there[pool.name]) if pool.name in there else [f"{pool.name}: AKS has no such pool"]
+        )
     names = {pool.name for pool in spec.pools}
     return lines + [f"the pool {name} is not in the file" for name in there if name not in names]
 
 
-def _pool_drift(pool: CloudPool, view: AksPoolView) -> list[str]:
+def _pool_drift(spec: CloudSpec, pool: CloudPool, view: AksPoolView) -> list[str]:
     labels, taints = labels_of(pool), tuple(sorted(str(taint) for taint in pool.taints))
     shown = tuple(taint for taint in view.taints if taint != SPOT_TAINT or SPOT_TAINT in taints)
     is_ranged = pool.min < pool.max
@@ -113,6 +115,7 @@ def _pool_drift(pool: CloudPool, view: AksPoolView) -> list[str]:
         ("labels", {key: view.labels.get(key) for key in labels}, labels),
         ("taints", shown, taints),
         ("range", (view.min, view.max), (pool.min, pool.max) if is_ranged else (0, 0)),
+        ("AKS's own autoscaler", view.is_managed, is_ranged and not spec.autoscaler),
         ("count", view.count if not is_ranged else None, pool.count if not is_ranged else None),
     )
     return [f"{pool.name}: {name}: {has}, the file has {wanted}" for name, has, wanted in facts if has != wanted]

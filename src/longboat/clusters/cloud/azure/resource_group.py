@@ -13,6 +13,7 @@ from longboat.clouds.azure.session import CLUSTERS, COMPUTE, DISKS, SKUS, AzureS
 from longboat.clouds.rest import Body, RestFault, fault_of
 from longboat.clusters.cloud.aws.stack import Listen, ResourceEvent, ResourceState
 from longboat.clusters.cloud.azure.aks_view import AksView, read_aks
+from longboat.clusters.cloud.azure.autoscaler_rights import AzureAutoscalerRights
 from longboat.clusters.cloud.azure.decide import BUSY_STATES, DIGEST_TAG, DeploymentView, GroupView, SizeView
 from longboat.clusters.cloud.azure.template import CLUSTER_TAG
 from longboat.core.errors import EngineError
@@ -65,6 +66,17 @@ class ClusterGroup:
         properties = body.get("properties") or {}
         error = fault_of(200, properties["error"]).message if properties.get("error") else ""
         return DeploymentView(state=properties.get("provisioningState") or "", error=error)
+
+    def output(self, name: str) -> str:
+        """Of the deployment that came about. Raises EngineError where it has none."""
+        body = self._find(self._deployment, RESOURCES) or {}
+        value = (((body.get("properties") or {}).get("outputs") or {}).get(name) or {}).get("value")
+        if not value:
+            raise EngineError(f"the deployment of {self.cluster} tells no {name}", hint="the same command again")
+        return str(value)
+
+    def rights(self) -> AzureAutoscalerRights:
+        return AzureAutoscalerRights(self._session, self.subscription, self.cluster)
 
     def see_cluster(self) -> AksView | None:
         body = self._find(self._aks, CLUSTERS)

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from longboat.clusters.cloud.azure.autoscaler_template import (
+    CLIENT_OUTPUT,
+    autoscaler_resources,
+    client_output,
+    cluster_properties,
+)
 from longboat.clusters.cloud.labels import labels_of
 from longboat.clusters.cloud.spec import CloudPool, CloudSpec
 
@@ -26,17 +32,19 @@ def system_pool(spec: CloudSpec) -> CloudPool | None:
 
 
 def make_template(cluster: str, spec: CloudSpec) -> Body:
+    more = autoscaler_resources(cluster, spec, cluster_version=API_VERSION) if spec.autoscaler else []
     return {
         "$schema": SCHEMA,
         "contentVersion": "1.0.0.0",
         "metadata": {"description": f"The Kubernetes cluster {cluster}, made by Longboat"},
         "parameters": _parameters(spec),
-        "resources": [_cluster(cluster, spec)],
+        "resources": [_cluster(cluster, spec), *more],
         "outputs": {
             "fqdn": {
                 "type": "string",
                 "value": f"[reference(resourceId('Microsoft.ContainerService/managedClusters', '{cluster}')).fqdn]",
-            }
+            },
+            **({CLIENT_OUTPUT: client_output(cluster)} if spec.autoscaler else {}),
         },
     }
 
@@ -53,14 +61,21 @@ def _parameters(spec: CloudSpec) -> Body:
     return {name: {"type": kinds[type(value)], "defaultValue": value} for name, value in parameter_values(spec).items()}
 
 
+def range_tags(pool: CloudPool) -> dict[str, str]:
+    """By which Longboat's autoscaler knows how many machines the pool may have; AKS's own keeps off."""
+    return {"min": str(pool.min), "max": str(pool.max)}
+
+
 def _cluster(cluster: str, spec: CloudSpec) -> Body:
     properties: Body = {
         "dnsPrefix": cluster,
         "kubernetesVersion": parameter("kubernetesVersion"),
-        "agentPoolProfiles": [_pool(pool, is_system=pool == system_pool(spec)) for pool in spec.pools],
+        "agentPoolProfiles": [_pool(spec, pool) for pool in spec.pools],
         "networkProfile": {"networkPlugin": "azure", "networkPluginMode": "overlay"},
         "enableRBAC": True,
     }
+    if spec.autoscaler:
+        properties |= cluster_properties(cluster, spec)
     if spec.network.access != ("0.0.0.0/0",):
         properties["apiServerAccessProfile"] = {"authorizedIPRanges": list(spec.network.access)}
     return {
@@ -75,10 +90,10 @@ def _cluster(cluster: str, spec: CloudSpec) -> Body:
     }
 
 
-def _pool(pool: CloudPool, *, is_system: bool) -> Body:
+def _pool(spec: CloudSpec, pool: CloudPool) -> Body:
     body: Body = {
         "name": pool.name,
-        "mode": "System" if is_system else "User",
+        "mode": "System" if pool == system_pool(spec) else "User",
         "type": "VirtualMachineScaleSets",
         "vmSize": pool.type,
         "osType": "Linux",
@@ -86,7 +101,9 @@ def _pool(pool: CloudPool, *, is_system: bool) -> Body:
         "count": parameter(f"{pool.name}Count"),
         "nodeLabels": labels_of(pool),
     }
-    if pool.min < pool.max:
+    if pool.min < pool.max and spec.autoscaler:
+        body["tags"] = range_tags(pool)
+    elif pool.min < pool.max:
         sizes = {"minCount": parameter(f"{pool.name}Min"), "maxCount": parameter(f"{pool.name}Max")}
         body |= {"enableAutoScaling": True, **sizes}
     if pool.gpus:
@@ -95,6 +112,12 @@ def _pool(pool: CloudPool, *, is_system: bool) -> Body:
         body |= {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1}
     if pool.zones:
         body["availabilityZones"] = list(pool.zones)
+    ids = (
+        ("vnetSubnetID", spec.network.subnet),
+        ("proximityPlacementGroupID", pool.placement_group),
+        ("capacityReservationGroupID", pool.reservation),
+    )
+    body |= {name: id for name, id in ids if id is not None}
     if pool.taints:
         body["nodeTaints"] = [str(taint) for taint in pool.taints]
     return body

@@ -7,13 +7,15 @@ from typing import Any, Literal
 
 from longboat.clouds.machine_types import MachineTable
 from longboat.clusters.cloud.gcp.cluster_view import GkeView, NodePoolView
-from longboat.clusters.cloud.gcp.request import EFFECTS, make_request, zone_of
+from longboat.clusters.cloud.gcp.request import ANY_PROJECT, EFFECTS, IDENTITY_MODE, make_request, range_labels, zone_of
 from longboat.clusters.cloud.labels import POOL_LABEL, labels_of
 from longboat.clusters.cloud.spec import CloudPool, CloudSpec
 from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Value
 
-Verb = Literal["create_cluster", "create_pool", "delete_pool", "resize_pool", "limit_pool"]
+Verb = Literal[
+    "create_cluster", "create_pool", "delete_pool", "resize_pool", "limit_pool", "update_cluster", "update_pool"
+]
 GPU_TAINT = ("nvidia.com/gpu", "present", "NO_SCHEDULE")
 """GKE puts it on nodes with GPUs by itself."""
 
@@ -33,15 +35,38 @@ class GkeStep(Value, frozen=True):
             "delete_pool": f"the node pool {self.name} is deleted: the file does not have it any more",
             "resize_pool": f"the node pool {self.name} gets {self.body.get('nodeCount')} machines",
             "limit_pool": f"the node pool {self.name} gets the range of the file",
+            "update_cluster": "service accounts of the cluster become somebody for Google, for the autoscaler",
+            "update_pool": f"the node pool {self.name} is changed for the autoscaler, and its nodes may be made anew",
         }
         return words[self.verb]
 
 
-def decide_up(name: str, spec: CloudSpec, table: MachineTable, view: GkeView | None) -> tuple[GkeStep, ...]:
+def decide_up(
+    name: str, spec: CloudSpec, table: MachineTable, view: GkeView | None, project: str = ANY_PROJECT
+) -> tuple[GkeStep, ...]:
     """Requests in their order; none: all is as the file says, as far as GKE lets it be changed."""
-    request = make_request(name, spec, table)
+    request = make_request(name, spec, table, project)
     if view is None:
         return (GkeStep(verb="create_cluster", name=name, body=request),)
+    _check_state(name, spec, view)
+    there = {pool.name: pool for pool in view.pools}
+    bodies = {body["name"]: body for body in request["cluster"]["nodePools"]}
+    steps = _identity_steps(name, request["cluster"], view) if spec.autoscaler else []
+    steps += [
+        GkeStep(verb="create_pool", name=pool.name, body={"nodePool": bodies[pool.name]})
+        for pool in spec.pools
+        if pool.name not in there
+    ]
+    for pool in spec.pools:
+        if pool.name in there:
+            steps += _sizes(spec, pool, there[pool.name], bodies[pool.name])
+    names = {pool.name for pool in spec.pools}
+    ours = [pool for pool in view.pools if pool.labels.get(POOL_LABEL) == pool.name]
+    return (*steps, *(GkeStep(verb="delete_pool", name=pool.name) for pool in ours if pool.name not in names))
+
+
+def _check_state(name: str, spec: CloudSpec, view: GkeView) -> None:
+    """Raises LongboatError where nothing can be done."""
     if view.owner != name:
         raise Refused(
             f"GKE has a cluster {name} in {spec.region} already, which Longboat did not make",
@@ -54,30 +79,50 @@ def decide_up(name: str, spec: CloudSpec, table: MachineTable, view: GkeView | N
             f"{name} was not made: {view.issue or view.status}",
             hint=f"longboat cluster down {name} --yes removes what is left of it, then up again",
         )
-    there = {pool.name: pool for pool in view.pools}
-    bodies = {body["name"]: body for body in request["cluster"]["nodePools"]}
-    steps = [
-        GkeStep(verb="create_pool", name=pool.name, body={"nodePool": bodies[pool.name]})
-        for pool in spec.pools
-        if pool.name not in there
+
+
+def _identity_steps(name: str, request: Mapping[str, Any], view: GkeView) -> list[GkeStep]:
+    """For a cluster that was made without the autoscaler."""
+    steps = []
+    if not view.workload_pool:
+        update = {"desiredWorkloadIdentityConfig": request["workloadIdentityConfig"]}
+        steps.append(GkeStep(verb="update_cluster", name=name, body={"update": update}))
+    names = {body["name"] for body in request["nodePools"]}
+    mode = {"workloadMetadataConfig": {"mode": IDENTITY_MODE}}
+    return steps + [
+        GkeStep(verb="update_pool", name=pool.name, body=mode)
+        for pool in view.pools
+        if pool.name in names and not pool.has_identity
     ]
-    for pool in spec.pools:
-        if pool.name in there:
-            steps += _sizes(pool, there[pool.name], bodies[pool.name])
-    names = {pool.name for pool in spec.pools}
-    ours = [pool for pool in view.pools if pool.labels.get(POOL_LABEL) == pool.name]
-    return (*steps, *(GkeStep(verb="delete_pool", name=pool.name) for pool in ours if pool.name not in names))
 
 
-def _sizes(pool: CloudPool, view: NodePoolView, body: Mapping[str, Any]) -> list[GkeStep]:
+def _own_sizes(pool: CloudPool, view: NodePoolView, body: Mapping[str, Any]) -> list[GkeStep]:
+    """Of a pool whose machines Longboat's autoscaler orders: labels say how many it may have."""
+    steps = []
+    if view.is_managed:
+        steps.append(GkeStep(verb="limit_pool", name=pool.name, body={"autoscaling": {"enabled": False}}))
+    has_range = pool.min < pool.max
+    if (view.min, view.max) != ((pool.min, pool.max) if has_range else (0, 0)) and not view.is_managed:
+        labels = range_labels(pool) if has_range else {}
+        steps.append(GkeStep(verb="update_pool", name=pool.name, body={"resourceLabels": {"labels": labels}}))
+    if not has_range and view.size not in (None, pool.count):
+        steps.append(GkeStep(verb="resize_pool", name=pool.name, body={"nodeCount": pool.count}))
+    return steps
+
+
+def _sizes(spec: CloudSpec, pool: CloudPool, view: NodePoolView, body: Mapping[str, Any]) -> list[GkeStep]:
     """A pool with a range keeps the machines that it has."""
     has_range = pool.min < pool.max
-    if has_range and (view.min, view.max) != (pool.min, pool.max):
+    if spec.autoscaler:
+        return _own_sizes(pool, view, body)
+    if has_range and (not view.is_managed or (view.min, view.max) != (pool.min, pool.max)):
         return [GkeStep(verb="limit_pool", name=pool.name, body={"autoscaling": dict(body["autoscaling"])})]
     if has_range:
         return []
     steps = (
-        [] if not view.max else [GkeStep(verb="limit_pool", name=pool.name, body={"autoscaling": {"enabled": False}})]
+        []
+        if not view.is_managed
+        else [GkeStep(verb="limit_pool", name=pool.name, body={"autoscaling": {"enabled": False}})]
     )
     if view.size is not None and view.size != pool.count:
         steps.append(GkeStep(verb="resize_pool", name=pool.name, body={"nodeCount": pool.count}))
@@ -87,6 +132,8 @@ def _sizes(pool: CloudPool, view: NodePoolView, body: Mapping[str, Any]) -> list
 def drift(spec: CloudSpec, view: GkeView) -> list[str]:
     """What is not as the file says, as sentences."""
     lines = []
+    if spec.autoscaler and not view.workload_pool:
+        lines.append("service accounts of the cluster are nobody for Google, and the autoscaler is to be somebody")
     if not view.version.startswith(f"{spec.version}.") and view.version != spec.version:
         lines.append(f"Kubernetes is {view.version}, the file has {spec.version}")
     if set(view.access) != set(spec.network.access):
@@ -107,9 +154,11 @@ def _pool_drift(spec: CloudSpec, pool: CloudPool, view: NodePoolView) -> list[st
     pairs: Sequence[tuple[str, object, object]] = (
         ("machines are", view.type, pool.type),
         ("spot is", view.spot, pool.spot),
+        ("flex start is", view.flex_start, pool.flex_start),
         ("its zones are", ", ".join(view.locations), zone_of(spec, pool)),
         ("its labels are", {key: view.labels.get(key) for key in labels}, labels),
         ("its taints are", shown, taints),
+        ("GKE's own autoscaler is", view.is_managed, pool.min < pool.max and not spec.autoscaler),
         ("its range is", (view.min, view.max), (pool.min, pool.max) if pool.min < pool.max else (view.min, 0)),
     )
     lines = [f"{pool.name}: {name} {has}, the file has {wanted}" for name, has, wanted in pairs if has != wanted]

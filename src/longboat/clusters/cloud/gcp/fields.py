@@ -8,7 +8,7 @@ from longboat.clusters.cloud.fields import NETWORKS, Field, common_fields, pool_
 from longboat.clusters.cloud.spec import CloudNetwork
 from longboat.specs.fields.composites import ListOf, Shape
 from longboat.specs.fields.rules import NAME, NAME_EXPECTED
-from longboat.specs.fields.scalars import FieldPath
+from longboat.specs.fields.scalars import FieldPath, Flag
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 REGION = r"[a-z]{2,12}-[a-z]{3,12}[0-9]{1,2}"
@@ -24,6 +24,11 @@ def _network(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> CloudNe
 
 _ACCESS = Field(
     name="access", kind=NETWORKS, doc="Networks from which the API server is reached.", default="[0.0.0.0/0]"
+)
+
+_PLACES = (
+    Field(name="name", kind=text_field("the name of a network", NAME), doc="A network that exists.", default="default"),
+    Field(name="subnet", kind=text_field("the name of a subnetwork", NAME), doc="A subnetwork of it, in the region."),
 )
 
 POOL = Shape(
@@ -44,6 +49,12 @@ POOL = Shape(
             kind=text_field("the name of a reservation", NAME),
             doc="Reservation that its machines are taken from.",
         ),
+        Field(
+            name="flex_start",
+            kind=Flag(),
+            doc="All machines of an order at once, when there is room; each for a week at most.",
+            default="false",
+        ),
     ),
 )
 
@@ -52,9 +63,9 @@ GCP_FILE = Shape(
         *common_fields("gcp", text_field("a region such as us-central1", REGION), POOL),
         Field(
             name="network",
-            kind=Shape(fields=(_ACCESS,), build=_network),
-            doc="Who reaches the API server.",
-            default="everybody",
+            kind=Shape(fields=(_ACCESS, *_PLACES), build=_network),
+            doc="Who reaches the API server, and where its machines are.",
+            default="the project's own",
         ),
     ),
 )

@@ -13,6 +13,7 @@ from longboat.clouds.gcp.errors import answer_error
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clouds.rest import Body, RestFault, fault_of
 from longboat.clusters.cloud.aws.stack import Listen, ResourceEvent, ResourceState
+from longboat.clusters.cloud.gcp.autoscaler_rights import GoogleAutoscalerRights
 from longboat.clusters.cloud.gcp.cluster_view import GkeView, NodePoolView, read_cluster_view
 from longboat.clusters.cloud.gcp.decide import GkeStep
 from longboat.core.errors import EngineError
@@ -47,6 +48,9 @@ class GkeCluster:
             raise EngineError("no project of Google Cloud is named", hint="set GOOGLE_CLOUD_PROJECT")
         self._place = f"projects/{self.project}/locations/{region}"
         self._path = f"{self._place}/clusters/{name}"
+
+    def rights(self) -> GoogleAutoscalerRights:
+        return GoogleAutoscalerRights(self._session, self.project, self.name)
 
     def look(self, *, with_sizes: bool = False) -> GkeView | None:
         """None: there is no such cluster."""
@@ -99,6 +103,8 @@ class GkeCluster:
             "create_cluster": ("POST", f"{self._place}/clusters", step.body),
             "create_pool": ("POST", f"{self._path}/nodePools", step.body),
             "delete_pool": ("DELETE", pool, None),
+            "update_cluster": ("PUT", self._path, step.body),
+            "update_pool": ("PUT", pool, step.body),
         }
         method, path, body = requests.get(step.verb) or ("POST", pool + _VERBS.get(step.verb, ""), step.body)
         return self._begin(method, path, body, step.text)

@@ -11,6 +11,13 @@ from longboat.clusters.cloud.spec import CloudPool, CloudSpec
 Body = dict[str, Any]
 
 CLUSTER_LABEL = "longboat-cluster"
+MIN_LABEL, MAX_LABEL = "longboat-min", "longboat-max"
+IDENTITY_MODE = "GKE_METADATA"
+"""Pods are who their service accounts are, and not their node."""
+LONGEST_RUN = "604800s"
+"""Of machines with flex start: a week, the most that Google gives."""
+ANY_PROJECT = "$PROJECT"
+"""Stands for a project that is not known here."""
 ACCELERATORS = {
     ("T4", 16): "nvidia-tesla-t4",
     ("L4", 24): "nvidia-l4",
@@ -29,7 +36,17 @@ def zone_of(spec: CloudSpec, pool: CloudPool) -> str:
     return pool.zones[0] if pool.zones else f"{spec.region}-b"
 
 
-def make_request(cluster: str, spec: CloudSpec, table: MachineTable) -> Body:
+def workload_pool(project: str) -> str:
+    """By whose names Google knows the service accounts of a project's clusters."""
+    return f"{project}.svc.id.goog"
+
+
+def range_labels(pool: CloudPool) -> dict[str, str]:
+    """By which Longboat's autoscaler knows how many machines the pool may have; GKE's own keeps off."""
+    return {MIN_LABEL: str(pool.min), MAX_LABEL: str(pool.max)}
+
+
+def make_request(cluster: str, spec: CloudSpec, table: MachineTable, project: str = ANY_PROJECT) -> Body:
     body: Body = {
         "name": cluster,
         "initialClusterVersion": spec.version,
@@ -38,6 +55,10 @@ def make_request(cluster: str, spec: CloudSpec, table: MachineTable) -> Body:
         "resourceLabels": {**dict(spec.tags), CLUSTER_LABEL: cluster},
         "shieldedNodes": {"enabled": True},
     }
+    places = (("network", spec.network.name), ("subnetwork", spec.network.subnet))
+    body |= {key: name for key, name in places if name is not None}
+    if spec.autoscaler:
+        body["workloadIdentityConfig"] = {"workloadPool": workload_pool(project)}
     if spec.network.access != ("0.0.0.0/0",):
         blocks = [{"cidrBlock": network} for network in spec.network.access]
         access = {"enabled": True, "cidrBlocks": blocks}
@@ -64,14 +85,24 @@ def _pool(spec: CloudSpec, pool: CloudPool, machine: CloudMachine) -> Body:
             "key": "compute.googleapis.com/reservation-name",
             "values": [pool.reservation],
         }
+    if pool.flex_start:
+        # GKE has it so: nothing is repaired, and nothing is taken from reservations.
+        config |= {"flexStart": True, "maxRunDuration": LONGEST_RUN}
+        config["reservationAffinity"] = {"consumeReservationType": "NO_RESERVATION"}
     body: Body = {
         "name": pool.name,
         "initialNodeCount": pool.count,
         "locations": [zone_of(spec, pool)],
         "config": config,
     }
-    if pool.min < pool.max:
+    if spec.autoscaler:
+        config["workloadMetadataConfig"] = {"mode": IDENTITY_MODE}
+    if pool.min < pool.max and spec.autoscaler:
+        config["resourceLabels"] = range_labels(pool)
+    elif pool.min < pool.max:
         body["autoscaling"] = {"enabled": True, "totalMinNodeCount": pool.min, "totalMaxNodeCount": pool.max}
+    if pool.flex_start:
+        body["management"] = {"autoRepair": False}
     if pool.placement_group:
         body["placementPolicy"] = {"type": "COMPACT"}
     return body

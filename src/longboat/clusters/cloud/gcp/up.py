@@ -30,7 +30,7 @@ class GcpUp:
             self._check_region()
         elif view.status == "PROVISIONING":
             return ()  # it is followed first
-        return decide_up(self.name, self.spec, self.table, view)
+        return decide_up(self.name, self.spec, self.table, view, self.cluster.project)
 
     def _check_region(self) -> None:
         spec = self.spec
@@ -61,6 +61,10 @@ class GcpUp:
             if operation is not None:
                 self.cluster.follow(operation, listen)
         raise EngineError(f"{self.name} does not become as its file says", hint="longboat cluster status shows why")
+
+    def give_rights(self) -> bool:
+        """To the autoscaler, once there is a cluster whose service account can have them. False: it has them."""
+        return self.spec.autoscaler and self.cluster.rights().give()
 
     def result(self) -> GkeView:
         view = self.cluster.look()

@@ -23,6 +23,7 @@ from longboat.engines.kubernetes.manifests.volumes import NODE, is_inside
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State, ranks_of
+from longboat.engines.refusals import missing_path
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import POD
@@ -156,7 +157,7 @@ def copy_out(client: Client, snapshot: RunSnapshot, source: str, destination: Pa
         try:
             remote.copy_out(spot.path, destination)
         except NotFound as error:
-            raise _missing(snapshot.record, source) from error
+            raise missing_path(snapshot.record.name, source) from error
 
 
 def copy_in(client: Client, snapshot: RunSnapshot, source: Path, destination: str, *, node: str | None = None) -> None:
@@ -166,10 +167,6 @@ def copy_in(client: Client, snapshot: RunSnapshot, source: Path, destination: st
     spot = pod_path_of(snapshot.record, destination)
     with reaching(client, snapshot, spot, node=node) as remote:
         remote.copy_in(source, spot.path)
-
-
-def _missing(record: Record, source: str) -> NotFound:
-    return NotFound(f"{source} does not exist in {record.name}", hint="paths are relative to the working copy")
 
 
 @contextlib.contextmanager

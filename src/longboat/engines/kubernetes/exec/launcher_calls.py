@@ -68,6 +68,10 @@ def _is_number(name: str) -> bool:
 def _restart(facts: Mapping[str, Any]) -> dict[str, Any]:
     """An attempt that ended before this one in the same pod (`termination.EarlierEnd`)."""
     texts = {name: value[:MOST_TEXT] for name, value in facts.items() if isinstance(value, str)}
+    replaced = facts.get("replaced")
+    if isinstance(replaced, list):
+        names = [name[:MOST_TEXT] for name in replaced[:MOST_NODES] if isinstance(name, str)]
+        return {**texts, **{name: value for name, value in facts.items() if _is_sane(value)}, "replaced": names}
     return {**texts, **{name: value for name, value in facts.items() if _is_sane(value)}}
 
 

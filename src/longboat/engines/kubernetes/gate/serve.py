@@ -282,12 +282,7 @@ def _with_pods(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
     seen = [_with_alive(run, alive.get(run.record.name, ())) for run in runs]
     lacking = [run.record.name for run in seen if run.lacks_pods]
     ended = _by_run(client, POD, lacking, RunPod, pod_view, fields=ENDED)
-    return [
-        msgspec.structs.replace(
-            run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)
-        )
-        for run in seen
-    ]
+    return [run.with_ended(ended.get(run.record.name, ())) for run in seen]
 
 
 def _with_alive(run: WaitingRun, pods: Sequence[tuple[PodView, bool]]) -> WaitingRun:

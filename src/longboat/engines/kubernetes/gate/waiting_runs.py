@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from longboat.engines.kubernetes.gate.decide import GateCandidate
 from longboat.engines.kubernetes.gate.node_usage import bound_claims
 from longboat.engines.kubernetes.gate.sizes import ElasticPods
 from longboat.engines.kubernetes.manifests.gang_pods import gang_pods
-from longboat.engines.kubernetes.observe.snapshot import PodView, WorkloadView
+from longboat.engines.kubernetes.observe.snapshot import PodView, WorkloadView, present_pods
 from longboat.engines.kubernetes.records import Record, State
 from longboat.fitting.model.pods import Claims
 from longboat.kubeapi.client import Client
@@ -39,6 +39,10 @@ class WaitingRun(msgspec.Struct, frozen=True):
     @property
     def lacks_pods(self) -> bool:
         return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
+
+    def with_ended(self, pods: Sequence[PodView]) -> WaitingRun:
+        ended = tuple(pod for pod in present_pods(pods) if pod.attempt == self.state.attempt)
+        return msgspec.structs.replace(self, ended=ended)
 
 
 def created_within(stated: float, stamped: float | None) -> float:
@@ -79,7 +83,7 @@ def candidate_of(run: WaitingRun, now: float, claims: Claims) -> GateCandidate |
         placed=tuple(pod.node for pod in (*run.ended, *(pod for pod in run.pods if pod.is_scheduled))),
         made=len(run.pods) + len(run.ended),
         ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
-        unschedulable=run.unschedulable,
+        unschedulable=0 if state.phase == "running" else run.unschedulable,  # a pod that is replaced: none is put back
         gate_s=record.gate_s,
         # A negative timeout would end before the start, and always backfill.
         elastic=elastic,

@@ -173,6 +173,7 @@ def container_of(name: str, image: str, port: int, memory: str) -> Object:
         "livenessProbe": _probe(port, "/healthz", periodSeconds=20, initialDelaySeconds=10, timeoutSeconds=10),
         "readinessProbe": _probe(port, "/readyz", periodSeconds=2, timeoutSeconds=5),
         "volumeMounts": [{"name": "home", "mountPath": "/home/longboat"}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # `install` shows why it does not start
     }
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from longboat.engines.kubernetes.install.controller_manifests import (
     HOME,
+    USER,
     Object,
     RbacRule,
     binding_of,
@@ -73,9 +74,11 @@ def dashboard_objects(*, image: str, setup: DashboardSetup, version: str) -> lis
     port = {"name": "http", "port": PORT, "targetPort": PORT}
     volumes: list[Object] = [
         {"name": "home", "emptyDir": {"sizeLimit": "64Mi"}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": "2Gi"}},  # lines of logs on their way, of all who look
         {"name": "token", "secret": {"secretName": DASHBOARD, "defaultMode": 0o440}},
     ]
     deployment = deployment_of(LABELS, _container(image, setup), volumes)
+    deployment["template"]["spec"]["securityContext"]["fsGroup"] = USER  # else root alone may read the token
     bodies.append(object_of(SERVICE, placed, spec={"selector": LABELS, "ports": [port]}))
     return [*bodies, object_of(DEPLOYMENT, placed, spec=deployment)]
 
@@ -96,6 +99,7 @@ def _container(image: str, setup: DashboardSetup) -> Object:
     else:
         command += ["--read-only"]
     body = container_of("ui", image, PORT, "512Mi")
-    mounts = [*body["volumeMounts"], {"name": "token", "mountPath": TOKEN_FOLDER, "readOnly": True}]
+    mounts = [*body["volumeMounts"], {"name": "tmp", "mountPath": "/tmp"}]
+    mounts += [{"name": "token", "mountPath": TOKEN_FOLDER, "readOnly": True}]
     ready = {**body["readinessProbe"], "httpGet": {"path": "/healthz", "port": PORT}}
     return {**body, "command": command, "volumeMounts": mounts, "readinessProbe": ready}

@@ -218,15 +218,22 @@ def why_not_ready(client: Client, namespace: str, labels: str) -> str:
     for pod in client.list(POD, namespace=namespace, labels=labels).items:
         status = pod.get("status") or {}
         for container in status.get("containerStatuses") or []:
-            waiting = (container.get("state") or {}).get("waiting") or (container.get("lastState") or {}).get(
-                "terminated"
-            )
+            ended = (container.get("lastState") or {}).get("terminated") or {}
+            waiting = (container.get("state") or {}).get("waiting") or ended
             if waiting:
-                return f"{waiting.get('reason', '')} {waiting.get('message', '')}".strip()
+                words = ended.get("message") or waiting.get("message") or ""
+                return f"{waiting.get('reason', '')} {_last_words(words)}".strip()
         for condition in status.get("conditions") or []:
             if condition.get("status") == "False" and condition.get("message"):
                 return str(condition["message"])
     return "its pod does not exist"
+
+
+def _last_words(text: str) -> str:
+    """The error of a program that has ended, without the lines before and the hint after it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error: ")]
+    return " ".join((errors or lines)[-1:])
 
 
 def _shown(body: Object) -> str:

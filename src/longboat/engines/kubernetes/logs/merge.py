@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.logs.spool import LogSpool
 from longboat.engines.kubernetes.manifests.volumes import STORAGE
 from longboat.engines.kubernetes.observe.restarts import MOST_ATTEMPTS
 from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
-from longboat.engines.kubernetes.records import Record, State, ranks_of
+from longboat.engines.kubernetes.records import Record, State, ranks_of, replaced_nodes
 from longboat.engines.shared.logfiles import last_lines
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
@@ -89,6 +89,11 @@ class RunLogs:
                     absent.append(lost)
         if state.expired is not None and self._record.storage is not None:
             return  # no Job vouches for what the record says of its storage: who may read it does so himself
+        left = {view.node for view in views if view.is_replaced}
+        for number, node in replaced_nodes(self._record, state):
+            role, _, index = node.rpartition("-")
+            if node not in left and self._is_wanted(role, int(index), number):
+                self._read_rest(spool, state, number, node, {})
         for attempt, node, seen in absent:
             self._read_rest(spool, state, attempt, node, {key: n for key, n in seen.items() if "@" not in key})
             for number in state.restarted_in(attempt) if self._record.storage is not None else ():

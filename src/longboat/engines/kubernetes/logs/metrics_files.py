@@ -41,7 +41,7 @@ def metrics_of_run(client: Client, snapshot: RunSnapshot, notice: Notice) -> Run
     metrics = join(name, node_files(client, snapshot, notice))
     if metrics.series or metrics.system:
         return metrics
-    return last_points(name, state.step, state.metrics, state.ended or client.now())
+    return last_points(name, state.step, state.metrics, state.ended or client.now(), metrics.software)
 
 
 def node_files(client: Client, snapshot: RunSnapshot, notice: Notice) -> list[NodeFile]:

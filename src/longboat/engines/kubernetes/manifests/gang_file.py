@@ -24,7 +24,7 @@ from longboat.core.words import counted
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import volumes
 from longboat.engines.kubernetes.manifests.gpu_driver import driver_paths
-from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.records import Record, is_restarted_in_place
 from longboat.engines.shared.secret_urls import variable_of
 
 VERSION = 1
@@ -106,12 +106,9 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
 
 
 def _restart(record: Record) -> dict[str, Any]:
-    """The rule of retries by which node 0 restarts failed ranks in place; nothing where it may not.
-
-    Who pipes something in is told that the next attempt has an empty stdin: his command sees its pods come.
-    """
+    """The rule of retries by which node 0 restarts failed ranks in place; nothing where it may not."""
     retries = record.job.retries
-    if retries.count <= 0 or retries.restart != "in-place" or record.stdin:
+    if not is_restarted_in_place(record):
         return {}
     rule = {"count": retries.last_attempt, "on": list(retries.on), "backoff_s": retries.backoff_s}
     return {"restart": {**rule, "within_s": IN_PLACE_WITHIN_S}}

@@ -1,7 +1,8 @@
 """The workload of one attempt: a JobSet with a replicated job per role, or an Indexed Job per role. Pure.
 
-An index that failed is never started again and does not end the others (`backoffLimitPerIndex: 0`): the gang ends
-itself, and its pods stay with their logs.
+An index that failed is not started again and does not end the others: the gang ends itself, and its pods stay with
+their logs. With one exception: a launcher whose pod is taken away, while node 0 restarts the others in place, leaves
+with an exit code of its own, and its Job makes another pod for its index.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from longboat.core.errors import RUN_REPLACED_EXIT
 from longboat.core.jobs import Role
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.pod_template import pod_template
-from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.records import Record, replaces_pods
 
 Object = dict[str, Any]
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+MOST_REPLACED = 1000
+"""Pods of one index: what Kubernetes counts in 32 bits, a job file may give in more."""
 
 
 def workloads(record: Record, attempt: int, labels: Mapping[str, str], *, suspended: bool) -> list[Object]:
@@ -68,7 +72,21 @@ def _job_spec(record: Record, role: Role, attempt: int, labels: Mapping[str, str
         "completionMode": "Indexed",
         "completions": role.nodes,
         "parallelism": role.nodes,
-        "backoffLimitPerIndex": 0,
+        **_replacement(record),
         "podReplacementPolicy": "Failed",
         "template": pod_template(record, role, attempt, labels=labels),
     }
+
+
+def _replacement(record: Record) -> Object:
+    """Which ended pods get a successor: none, or those whose launchers ask for it; all others fail their index."""
+    if not replaces_pods(record):
+        return {"backoffLimitPerIndex": 0}
+    asked = {"containerName": "main", "operator": "In", "values": [RUN_REPLACED_EXIT]}
+    rules: list[Object] = [{"action": "Count", "onExitCodes": asked}]
+    rules += [
+        {"action": "FailIndex", "onPodConditions": [{"type": "PodScheduled", "status": status}]}
+        for status in ("True", "False")
+    ]
+    most = min(record.job.retries.count, MOST_REPLACED)
+    return {"backoffLimitPerIndex": most, "podFailurePolicy": {"rules": rules}}

@@ -145,6 +145,12 @@ def is_reachable(pod: PodView, snapshot: RunSnapshot) -> bool:
     return host is None or (host.is_there and host.not_ready_since is None)
 
 
+def digests_of(snapshot: RunSnapshot) -> dict[str, str]:
+    """By role the digest of its image: of the first pod of the latest attempt that has told it, else as noted."""
+    digests = {pod.role: pod.digest for pod in reversed(snapshot.pods_of(snapshot.state.attempt)) if pod.digest}
+    return {**snapshot.state.digests, **digests}
+
+
 def noted_hosts(state: State, snapshot: RunSnapshot) -> dict[str, str]:
     """Which node each member runs on, for the day when its pod and its node are gone."""
     pods = snapshot.pods_of(state.attempt)

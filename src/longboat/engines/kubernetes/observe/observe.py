@@ -28,6 +28,7 @@ from longboat.engines.kubernetes.observe.snapshot import (
     host_view,
     mount_trouble,
     pod_view,
+    present_pods,
     queue_view,
     workload_view,
 )
@@ -115,7 +116,7 @@ def snapshot_of(
         is_deleting=parse_time(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
         workloads=tuple(workload for workload in workloads if workload.owner == uid),
-        pods=tuple(pods),
+        pods=present_pods(pods),
         hosts=dict(hosts or {}),
         queue=queue,
     )

@@ -9,7 +9,7 @@ from longboat.core.jobs import Value
 from longboat.core.runs import Phase, RankStatus
 from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.records import expected_nodes
+from longboat.engines.kubernetes.records import expected_nodes, replaces_pods
 from longboat.metrics.usage import usage_of
 
 FACTS = 12  # lines of `status`; of a large gang the first show what happens
@@ -32,6 +32,12 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
     if begun >= set(wanted):
         starts = [pod.started for pod in pods if pod.started is not None]
         return Progress(phase="running", is_complete=True, started=max(starts, default=None))
+    awaited = awaited_members(snapshot)
+    if awaited and set(wanted) <= begun | set(awaited):
+        reason = f"{listing(awaited, 3)}: the pod is replaced, the others wait for it"
+        if set(wanted) <= {pod.node for pod in pods}:
+            reason += f"; {_starting_reason(pods, wanted)}"
+        return Progress(phase="running", reason=reason, is_complete=True)
     workloads = snapshot.workloads_of(attempt)
     if workloads and all(workload.is_suspended for workload in workloads):
         return Progress(phase="pending", reason=_queue_reason(snapshot))
@@ -43,6 +49,23 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
         unplaced = [pod for pod in pods if not pod.is_scheduled]
         return Progress(phase="pending" if unplaced else "starting", reason=_starting_reason(pods, wanted))
     return Progress(phase="pending", reason=_starting_reason(pods, wanted))
+
+
+def awaited_members(snapshot: RunSnapshot) -> list[str]:
+    """Members of a gang that runs whose pods are made anew by their Jobs: not there yet, or not started.
+
+    Not node 0, without which there is no gang to come back to; nor one whose index has failed.
+    """
+    if snapshot.state.phase != "running" or not replaces_pods(snapshot.record):
+        return []
+    there = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
+    members = [member for member in expected_nodes(snapshot.record.job)[1:] if member not in snapshot.failed_nodes]
+    late = [member for member in members if member not in there or _is_late(there[member])]
+    return late if there else []
+
+
+def _is_late(pod: PodView) -> bool:
+    return not pod.is_started and pod.end is None
 
 
 def _queue_reason(snapshot: RunSnapshot) -> str:

@@ -76,7 +76,7 @@ def with_restarts(attempts: Iterable[Attempt], pods: PodAttempts, *, is_last: bo
     moment = first.started if first is not None else 0.0
     for number in range(pods.first, pods.last):
         end = pods.earlier.get(number, EarlierEnd(attempt=number))
-        own = Attempt(number=number, started=end.began or moment, restart="in-place", running=end.running)
+        own = _restarted(number, end.began or moment, end.running, pods)
         attempt = first if number == pods.first and first is not None else own
         moment = end.ended or attempt.started
         known.append(
@@ -85,9 +85,14 @@ def with_restarts(attempts: Iterable[Attempt], pods: PodAttempts, *, is_last: bo
             )
         )
     if is_last:
-        began = pods.began or moment
-        known.append(Attempt(number=pods.last, started=began, restart="in-place", running=pods.running))
+        known.append(_restarted(pods.last, pods.began or moment, pods.running, pods))
     return tuple(known)
+
+
+def _restarted(number: int, started: float, running: float | None, pods: PodAttempts) -> Attempt:
+    end = pods.earlier.get(number - 1)
+    replaced = end.replaced if end is not None else ()
+    return Attempt(number=number, started=started, restart="in-place", replaced=replaced, running=running)
 
 
 def _failure(end: EarlierEnd) -> Failure | None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from longboat.core.jobs import CAUSES
 from longboat.core.runs import FINAL_PHASES, Phase
+from longboat.engines.kubernetes.observe.pace_gauges import PaceGauges
 from longboat.engines.kubernetes.records import State
 from longboat.metrics.prometheus import Family, LabelledValue, families
 
@@ -37,6 +38,7 @@ class RunGauges:
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], _Seen] = {}
         self._ended: Counter[tuple[str, str, str]] = Counter()
+        self.pace = PaceGauges()
 
     def note(self, namespace: str, run: str, state: State, *, is_deleted: bool = False) -> None:
         """A record has changed."""
@@ -50,10 +52,15 @@ class RunGauges:
             if state.is_final and before is not None and before.phase not in FINAL_PHASES:
                 self._ended[(namespace, state.phase, _cause(state.cause))] += 1
 
+    def running(self) -> list[str]:
+        """Namespaces with runs that run."""
+        with self._lock:
+            return sorted({namespace for (namespace, _), seen in self._runs.items() if seen.phase == "running"})
+
     def text(self, is_leader: Callable[[], bool]) -> str:
         with self._lock:
             runs, ended = dict(self._runs), Counter(self._ended)
-        return families(PREFIX, [_leader(is_leader()), *_families(runs, ended)])
+        return families(PREFIX, [_leader(is_leader()), *_families(runs, ended), *self.pace.families()])
 
 
 def _cause(cause: str | None) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from longboat.core.errors import RUN_REPLACED_EXIT
 from longboat.core.jobs import Value
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
@@ -19,6 +20,7 @@ LABEL = f"{DOMAIN}/"
 MONITOR_GRACE_S = 40.0
 """What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
 LEASE_BELIEVED_S = 60.0  # a Lease that stopped long before says nothing about this silence: its clock may be wrong
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MOST_INDEXES = 100_000  # more than pods of any job here; anybody may write such a range
 _NOT_THERE = re.compile(r'(?:volume "([^"]*)".*)?hostPath type check failed: (\S+) is not a (directory|file)')
 
@@ -45,7 +47,9 @@ class PodView(Value, frozen=True):
     is_forced: bool = False  # deleted without a grace: only a finalizer keeps it
     is_lost: bool = False  # its node is lost; `end` is our judgement, nobody reported it
     tolerations: tuple[dict[str, Any], ...] = ()  # of one pod that was read whole, not of a list
+    is_replaced: bool = False  # its launcher has asked for another pod in its place, as it ended
     unhealthy_devices: tuple[str, ...] | None = None  # GPUs it has; None: the cluster does not tell (before 1.36)
+    digest: str = ""  # of its image
     end: PodEnd | None = None
 
     @property
@@ -150,10 +154,17 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         message=str(waiting.get("message") or unschedulable.get("message") or status.get("message") or ""),
         deleting_since=parse_time(meta.get("deletionTimestamp")),
         tolerations=tuple(spec.get("tolerations") or ()),
+        is_replaced=int((state.get("terminated") or {}).get("exitCode") or 0) == RUN_REPLACED_EXIT,
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         unhealthy_devices=_unhealthy_devices(container),
+        digest="".join(_DIGEST.findall(str(container.get("imageID") or ""))[-1:]),
         end=end,
     )
+
+
+def present_pods(pods: Iterable[PodView]) -> tuple[PodView, ...]:
+    """The pods without those whose place another one has, or will have: a member has one at a time."""
+    return tuple(pod for pod in pods if not pod.is_replaced)
 
 
 def _unhealthy_devices(container: Mapping[str, Any]) -> tuple[str, ...] | None:

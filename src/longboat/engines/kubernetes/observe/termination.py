@@ -56,6 +56,7 @@ class EarlierEnd(Value, frozen=True):
     ended: float | None = None
     resumed_from: str | None = None
     step: int | None = None
+    replaced: tuple[str, ...] = ()  # members that had other pods in the attempt after it
 
 
 class NodeEnd(Value, frozen=True):

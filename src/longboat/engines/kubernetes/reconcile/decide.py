@@ -9,16 +9,22 @@ only when nothing of that one runs any more.
 from __future__ import annotations
 
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from longboat.core.elastic.sizes import is_elastic, size_of
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import RUN_LOST_EXIT
-from longboat.core.runs import Attempt, Failure
+from longboat.core.runs import Failure
 from longboat.engines.kubernetes.gate.resizing import gate_look_at, resized, without_wish, writer_to_ask
-from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
-from longboat.engines.kubernetes.observe.progress import Progress, progress_of
+from longboat.engines.kubernetes.observe.node_loss import (
+    digests_of,
+    first_doubt,
+    noted_hosts,
+    silence_words,
+    with_losses,
+)
+from longboat.engines.kubernetes.observe.progress import Progress, awaited_members, progress_of
 from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
@@ -35,7 +41,7 @@ from longboat.engines.kubernetes.reconcile.actions import (
 )
 from longboat.engines.kubernetes.reconcile.attempt_outcome import close_attempt, is_over, judge, never_together
 from longboat.engines.kubernetes.reconcile.chain import hold_back
-from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
+from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made, opened
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,
@@ -58,7 +64,9 @@ SLOW_TROUBLE_S = 600.0
 
 def decide(snapshot: RunSnapshot, now: float) -> Decision:
     turn = _turn(snapshot, now)
-    return msgspec.structs.replace(turn, state=None) if turn.state == snapshot.state else turn
+    if turn.state is None or turn.state == snapshot.state:  # a digest that is told is no reason to write
+        return msgspec.structs.replace(turn, state=None)
+    return msgspec.structs.replace(turn, state=_replace(turn.state, digests=digests_of(snapshot)))
 
 
 def _turn(snapshot: RunSnapshot, now: float) -> Decision:
@@ -77,7 +85,7 @@ def _next(snapshot: RunSnapshot, now: float) -> Decision:
     if not is_open and not is_made(snapshot):
         return _between(snapshot, now)
     if not is_open:
-        snapshot = msgspec.structs.replace(snapshot, state=_opened(snapshot))
+        snapshot = msgspec.structs.replace(snapshot, state=opened(snapshot))
     if is_over(snapshot, attempt) and not _is_waiting(snapshot):
         return _concluded(snapshot, now)
     return _stopping(snapshot, now) if snapshot.stop is not None else _continue_attempt(snapshot, now)
@@ -140,23 +148,6 @@ def _between(snapshot: RunSnapshot, now: float) -> Decision:
     return Decision(actions=(*_earlier(snapshot), CreateAttempt(attempt=state.attempt)))
 
 
-def _opened(snapshot: RunSnapshot) -> State:
-    """The state with the attempt in its list: its objects are there."""
-    state = snapshot.state
-    made = [workload.created for workload in snapshot.workloads_of(state.attempt) if workload.created]
-    made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
-    way: Literal["", "new"] = "new" if state.attempt else ""
-    job = snapshot.record.job
-    started = Attempt(
-        number=state.attempt,
-        started=min(made, default=snapshot.record.created),
-        restart=way,
-        size=size_of(job) if is_elastic(job) else None,
-        gpus=job.gpus if is_elastic(job) else None,
-    )
-    return _replace(state, attempts=(*state.attempts, started))
-
-
 def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
     """The attempt waits, starts or runs."""
     state, attempt = snapshot.state, snapshot.state.attempt
@@ -188,7 +179,9 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
     new = _progressed(state, progress, snapshot)
     if not state.broken and dead_members(snapshot):
         new = _replace(new, broken=now)
-        snapshot = msgspec.structs.replace(snapshot, state=new)
+    elif state.broken and not dead_members(snapshot):
+        new = _replace(new, broken=0.0)  # the one that was dead has another pod
+    snapshot = msgspec.structs.replace(snapshot, state=_replace(state, broken=new.broken))
     back = _put_back_at(snapshot, progress)
     actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else _resize(snapshot)
     hurry = survivor_deadline(snapshot)
@@ -316,17 +309,20 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     grace = job.grace_s if snapshot.stop.grace_s is None else snapshot.stop.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
     noted = _replace(state, reason="is being stopped")
-    have_started = all(node in pods and pods[node].is_started for node in expected_nodes(job))
+    awaited = awaited_members(snapshot)
+    have_started = all(node in awaited or (node in pods and pods[node].is_started) for node in expected_nodes(job))
+    late = [pod for pod in pods.values() if pod.node in awaited and pod.deleting_since is None]
+    drops = tuple(Delete(pod=pod.name, uid=pod.uid) for pod in late)  # nobody waits for their starts any more
     if not have_started:  # no rank has started: that takes all of them
         return Decision(state=noted, actions=_removal(snapshot, grace), again_at=now + SUSPICIOUS_S)
     if state.told != snapshot.stop.at:
-        left = [pod for pod in pods.values() if pod.end is None]
+        left = [pod for pod in pods.values() if pod.end is None and pod not in late]
         noted_stop = _replace(noted, told=snapshot.stop.at, told_when=now)
         actions = tuple(SendStop(pod=pod.name, grace_s=grace) for pod in pods_to_stop(left, snapshot))
-        return Decision(state=noted, actions=actions, after=noted_stop, again_at=now + grace + TELL_S)
+        return Decision(state=noted, actions=(*actions, *drops), after=noted_stop, again_at=now + grace + TELL_S)
     deadline = state.told_when + grace + TELL_S
     if now < deadline:
-        return Decision(state=noted, again_at=deadline)
+        return Decision(state=noted, actions=drops, again_at=deadline)
     return Decision(state=noted, actions=_removal(snapshot, 0.0), again_at=now + SUSPICIOUS_S)
 
 

@@ -102,7 +102,9 @@ def with_steps(client: Client, runs: Sequence[RunStatus]) -> list[RunStatus]:
     return [with_step(run, *answers[run.name]) if run.name in answers else run for run in runs]
 
 
-def activity_of(client: Client, runs: Sequence[RunStatus]) -> Activity:
+def activity_of(
+    client: Client, runs: Sequence[RunStatus], *, most: int = MOST_ASKED, with_free: bool = True
+) -> Activity:
     """The runs that have not ended, and the GPUs that their launchers tell of, as many as can be asked; and those
     that nobody has."""
     opened = [run for run in runs if not run.is_final]
@@ -121,7 +123,7 @@ def activity_of(client: Client, runs: Sequence[RunStatus]) -> Activity:
     }
     # The first node of every run before further nodes of any: a large gang leaves the others visible.
     first = sorted((view for views in pods.values() for view in views), key=lambda view: view.index)
-    answers = ask_launchers(client, first[:MOST_ASKED], by_pod=True)
+    answers = ask_launchers(client, first[:most], by_pod=True)
     now, gpus, shown = client.now(), [], []
     for run in opened:
         answered = [(view, answers[view.name]) for view in pods.get(run.name, ()) if view.name in answers]
@@ -130,7 +132,7 @@ def activity_of(client: Client, runs: Sequence[RunStatus]) -> Activity:
             node = f"{view.host} ({view.node})" if view.host else view.node
             sampled = gpus_of(answer.get("gpus"), node)
             gpus += [msgspec.structs.replace(gpu, run=run.name, user=run.user) for gpu in sampled]
-    room = answer_or_none(lambda: observe_room(client, with_claims=False))
+    room = answer_or_none(lambda: observe_room(client, with_claims=False)) if with_free else None
     return Activity(runs=tuple(shown), gpus=(*gpus, *(free_gpus(room) if room is not None else ())))
 
 

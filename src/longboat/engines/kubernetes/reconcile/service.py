@@ -5,13 +5,18 @@ The work is `controller.Controller`; signals, parsing and printing are the comma
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from longboat.core.errors import LongboatError
 from longboat.engines.kubernetes.observe.run_gauges import RunGauges
 from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.reconcile.listing import activity_of, list_runs
 from longboat.engines.kubernetes.slim_objects import RunObject
+from longboat.engines.kubernetes.status import MOST_ASKED
 from longboat.engines.shared.probe_server import TextPage, serve
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.leases import Leader, process_identity
@@ -20,6 +25,10 @@ from longboat.metrics.prometheus import TEXT
 
 LOOK_S = 0.2
 """Between two looks at whether it still leads: so soon it ends when it is told to or another may lead."""
+PACE_S = 30.0
+"""Between two looks at what runs use, if somebody wants to know."""
+PLACES_AT_ONCE = 8
+"""Namespaces in one look; the others come in the next ones."""
 REPORT_S = 10.0
 """Between two looks at what its watches cannot see, which is told."""
 
@@ -122,6 +131,8 @@ class ControllerService:
         self.controller, self.companion = controller, companion
         controller.start()
         companion.start()
+        pace = threading.Thread(target=self.ask_pace, args=(client, controller.gauges, may_work), daemon=True)
+        pace.start()
         try:
             since = 0.0
             while may_work():
@@ -135,6 +146,22 @@ class ControllerService:
             controller.close()
         if not self.ending.is_set():
             self.say("another leads now")
+
+    def ask_pace(self, client: Client, gauges: RunGauges, may_work: Callable[[], bool]) -> None:
+        """While somebody scrapes: ask launchers for step, pace and use, of a few namespaces at a time."""
+        place = 0
+        while may_work():
+            running = gauges.running() if gauges.pace.is_wanted else []
+            chosen = [running[(place + index) % len(running)] for index in range(min(PLACES_AT_ONCE, len(running)))]
+            place += len(chosen)
+            for namespace in chosen:
+                own = copy.copy(client)
+                own.namespace = namespace
+                with contextlib.suppress(LongboatError):  # one that may not be read has no figures
+                    runs = list_runs(own, lambda text: None)
+                    most = MOST_ASKED // len(chosen)
+                    gauges.pace.note(namespace, activity_of(own, runs, most=most, with_free=False).runs)
+            self.ending.wait(PACE_S)
 
     def report(self, troubles: list[str]) -> None:
         """Each once, and again only after it was over."""

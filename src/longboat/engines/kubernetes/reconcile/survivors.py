@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from longboat.core.first_failure import NEVER_STARTED
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reachable
+from longboat.engines.kubernetes.observe.progress import awaited_members
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.records import expected_nodes
@@ -45,6 +46,8 @@ def dead_members(snapshot: RunSnapshot) -> list[str]:
 
 def _is_dead(member: str, pods: dict[str, PodView], snapshot: RunSnapshot) -> bool:
     pod = pods.get(member)
+    if pod is None and member in awaited_members(snapshot):
+        return False
     if pod is None:
         return bool(pods) and (snapshot.state.phase == "running" or member in snapshot.failed_nodes)
     return pod.end is not None and _has_failed(pod.end)

@@ -10,7 +10,7 @@ import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot as Code
 from longboat.core.elastic.sizes import sized, sizes
-from longboat.core.errors import EngineError, Refused
+from longboat.core.errors import EngineError, Refused, SecretMissing
 from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.gate.node_usage import bound_claims
@@ -131,6 +131,8 @@ def _secrets(home: Home, job: Job, environment: Mapping[str, str]) -> dict[str, 
 
     try:
         return read_secrets(home, job.secrets, environment)
+    except SecretMissing:
+        raise
     except EngineError as error:
         raise Refused(error.message, hint=error.hint) from error
 

@@ -25,7 +25,7 @@ from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import AttemptNode, RunFiles
 from longboat.engines.shared.checkpoint_store import STORES
 from longboat.engines.shared.containers.launcher_file import launcher_bytes
-from longboat.engines.shared.files import write_bytes
+from longboat.engines.shared.files import write_bytes, write_value
 
 
 class ContainerStart(Value, frozen=True):
@@ -52,6 +52,8 @@ class AttemptContainers:
         images = Images(self._program, report, check)
         for image in dict.fromkeys(role.image for role in self._record.job.roles if role.image):
             self._images[image] = images.provide(image)
+        ids = {image: images.ids.get(name, "") for image, name in self._images.items()}
+        write_value(self._files.images, ids)
         write_bytes(self._launcher, launcher_bytes())
 
     def starts(

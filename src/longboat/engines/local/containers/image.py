@@ -20,6 +20,7 @@ REPORT_S = 2.0
 KEPT = 1 << 16
 """Bytes of the program's words that are kept: enough for the reason, which comes last."""
 
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})\b")
 _LAYER = re.compile(r"^(?:Copying blob (?:sha256:)?([0-9a-f]{6,})|([0-9a-f]{12}): )", re.MULTILINE)
 _DONE = re.compile(r"^([0-9a-f]{12}): (?:Pull complete|Already exists)", re.MULTILINE)
 
@@ -53,6 +54,7 @@ class Images:
         self._program = program
         self._report = report
         self._check = check
+        self.ids: dict[str, str] = {}  # by the name here: its digest where a registry gave it one, else its id
 
     def provide(self, image: str) -> str:
         """The name under which this machine has the image, pulled if it must be. Raises ImageFailed."""
@@ -61,10 +63,14 @@ class Images:
                 return name
         self._pull(full_name(image))
         self._report("")
+        self._is_here(full_name(image))
         return full_name(image)
 
     def _is_here(self, image: str) -> bool:
-        looked = answer(self._program, ["image", "inspect", "--format", "{{.Id}}", image], os.environ)
+        wanted = "{{.Id}}{{range .RepoDigests}} {{.}}{{end}}"
+        looked = answer(self._program, ["image", "inspect", "--format", wanted, image], os.environ)
+        digests = _DIGEST.findall(looked.stdout)
+        self.ids[image] = f"sha256:{digests[-1]}" if digests and not looked.returncode else ""
         text = looked.stderr.lower()
         if looked.returncode and not any(word in text for word in ("no such", "not known", "not found")):
             raise ImageFailed(f"{self._program} does not work here: {last_line(looked.stderr)}")

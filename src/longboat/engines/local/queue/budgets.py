@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
-from longboat.engines.lifecycle.budgets import Budget, held_back, read_budgets
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.run_summary import brief
+
+if TYPE_CHECKING:
+    from longboat.engines.lifecycle.budgets import Budget
 
 FRESH_S = 30.0
 
@@ -29,6 +32,8 @@ class BudgetHold:
     def reason(self) -> str:
         """Why it waits; empty: no budget keeps it."""
         if self._is_asked and time.monotonic() - self._asked >= FRESH_S:
+            from longboat.engines.lifecycle.budgets import held_back
+
             self._asked = time.monotonic()
             budgets = [budget for budget in set_budgets(self._home) if budget.hold]
             user, labels = self._record.user, self._record.job.labels
@@ -46,6 +51,8 @@ def set_budgets(home: Home) -> list[Budget]:
     if b"budgets" not in text:  # reading YAML takes time
         return []
     import yaml
+
+    from longboat.engines.lifecycle.budgets import read_budgets
 
     try:
         return read_budgets((yaml.safe_load(text) or {}).get("budgets") or {})

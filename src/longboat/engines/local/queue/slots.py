@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +20,16 @@ from longboat.engines.local.queue.admission import FreeResources, Ticket, decide
 from longboat.engines.local.queue.machine import Gpu, LocalMachine
 from longboat.engines.local.queue.requests import RequestedResources, take_gpus
 from longboat.engines.local.queue.sizes import SizeChoice, choose_size
-from longboat.engines.shared.files import disk_error, locked, make_folder, open_lock, try_lock, write_bytes
+from longboat.engines.shared.files import (
+    disk_error,
+    locked,
+    make_folder,
+    open_lock,
+    remove_free_locks,
+    take_lock,
+    try_lock,
+    write_bytes,
+)
 from longboat.engines.shared.home import Home
 
 PORTS = range(20000, 32000)  # below the range the kernel gives to outgoing connections
@@ -262,18 +269,22 @@ class Ports:
     def __init__(self) -> None:
         self.descriptors: list[int] = []
         self.addresses: list[str] = []
+        self._folders: list[Path] = []
 
     def take(self, home: Home, counts: Sequence[int]) -> list[tuple[int, ...]]:
         """Ports for every node, and an address for each in `addresses`."""
         folder = home.folder("ports")
+        self._folders = [folder]
         free: list[int] = []
         starts = PORTS[::BLOCK]
         first = os.getpid() * 7919 % len(starts)  # spread, so that runs rarely try the same block
         for start in (*starts[first:], *starts[:first]):
             if len(free) >= sum(counts):
                 break
-            descriptor = open_lock(folder / str(start))
-            ports = [port for port in range(start, start + BLOCK) if _is_free(port)] if try_lock(descriptor) else []
+            descriptor = take_lock(folder / str(start))
+            if descriptor is None:
+                continue
+            ports = [port for port in range(start, start + BLOCK) if _is_free(port)]
             if len(ports) < BLOCK:
                 os.close(descriptor)
                 continue
@@ -284,6 +295,7 @@ class Ports:
         blocks = AddressBlocks()
         self.addresses = blocks.take(home, len(counts))
         self.descriptors += blocks.descriptors
+        self._folders += blocks.folders
         given, position = [], 0
         for count in counts:
             given.append(tuple(free[position : position + count]))
@@ -291,18 +303,28 @@ class Ports:
         return given
 
     def release(self) -> None:
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-        self.descriptors = []
+        """Give them back. A block that a process of the run still has stays taken."""
+        _release(self.descriptors, self._folders)
+
+
+def _release(descriptors: list[int], folders: Sequence[Path]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+    for folder in folders:
+        remove_free_locks(folder)
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
+    import _socket  # the half of `socket` in C: the other half takes longer to load than sixteen ports to try
+
+    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    try:
+        probe.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+        probe.bind(("", port))
+    except OSError:
+        return False
+    finally:
+        probe.close()
     return True
 
 
@@ -314,29 +336,27 @@ class AddressBlocks:
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
+        self.folders: list[Path] = []
 
     def take(self, home: Home, nodes: int) -> list[str]:
         """An address for every node. Runs of other users know nothing of our locks: where we start is random."""
         if not sys.platform.startswith("linux"):
             return addresses_in(SHARED, nodes)
         folder = home.folder("addresses")
+        self.folders = [folder]
         blocks: list[int] = []
-        first = random.randrange(len(ADDRESS_BLOCKS))
+        first = int.from_bytes(os.urandom(4), sys.byteorder) % len(ADDRESS_BLOCKS)
         for block in (*ADDRESS_BLOCKS[first:], *ADDRESS_BLOCKS[:first]):
             if len(blocks) * BLOCK_NODES >= nodes:
                 break
-            descriptor = open_lock(folder / str(block))
-            if try_lock(descriptor):
+            descriptor = take_lock(folder / str(block))
+            if descriptor is not None:
                 self.descriptors.append(descriptor)
                 blocks.append(block)
-            else:
-                os.close(descriptor)
         return addresses_in(blocks if len(blocks) * BLOCK_NODES >= nodes else SHARED, nodes)
 
     def release(self) -> None:
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-        self.descriptors = []
+        _release(self.descriptors, self.folders)
 
 
 def addresses_in(blocks: Sequence[int], nodes: int) -> list[str]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-_MAPPING = re.compile(r"^MAPPING\b[^=\n]*=\s*(\{.*\})\s*$", re.MULTILINE)
-_IN_SETUP = re.compile(r"(?:^|\s)(?:-e|--editable)(?:\s+|=)['\"]?([^\s'\"\[;&|]+)")
+from longboat.core.guards.lazy_pattern import lazy_pattern
+from longboat.engines.shared.files import find_program
+
+_MAPPING = lazy_pattern(r"^MAPPING\b[^=\n]*=\s*(\{.*\})\s*$", re.MULTILINE)
+_IN_SETUP = lazy_pattern(r"(?:^|\s)(?:-e|--editable)(?:\s+|=)['\"]?([^\s'\"\[;&|]+)")
 _MOST_BYTES = 1 << 20
 """Of a .pth file or a finder; they have a few hundred."""
 
@@ -43,7 +45,7 @@ def _absolute(entries: Iterable[str]) -> list[str]:
 
 def _installed(environment: Mapping[str, str]) -> Iterator[str]:
     path = environment.get("PATH", os.defpath)
-    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    python = find_program("python", path) or find_program("python3", path)
     prefixes = [os.path.dirname(os.path.dirname(python))] if python else []
     if environment.get("HOME"):
         prefixes.append(f"{environment['HOME']}/.local")

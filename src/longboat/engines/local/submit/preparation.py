@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot
-from longboat.core.errors import EngineError, Refused
+from longboat.core.errors import EngineError, Refused, SecretMissing
 from longboat.core.jobs import Job, Value
 from longboat.core.layouts import notices as layout_notices
 from longboat.core.words import listing
@@ -95,6 +95,8 @@ class SubmissionPreparation:
         try:
             secrets = with_absolute_secrets(submission).secrets
             return list(unmasked(read_secrets(self._home, secrets, submission.environment)))
+        except SecretMissing:
+            raise
         except EngineError as error:
             raise Refused(error.message, hint=error.hint) from error
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -28,15 +27,14 @@ from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
 from longboat.engines.shared.code_snapshot import checkpoint_folder, code_folder, with_absolute_secrets
 from longboat.engines.shared.files import (
     disk,
+    find_program,
     locked,
     make_folder,
-    open_lock,
+    new_lock,
     remove_tree,
-    try_lock,
     write_bytes,
 )
 from longboat.engines.shared.home import Home, current_user, numbered_names
-from longboat.storage.inventory.entries import choose, named_checkpoint
 from longboat.storage.urls import is_object_url, run_url
 
 
@@ -163,8 +161,7 @@ def create_run(home: Home, record: LocalRecord, diff: bytes | None) -> tuple[Run
     make_folder(temporary)
     try:
         files = RunFiles(temporary)
-        lock = open_lock(files.lock)
-        try_lock(lock)
+        lock = new_lock(files.lock)
         # Once submitted, a run is there, also after a power loss: its files, then its folder, then its name.
         make_folder(files.artifacts)
         if diff:
@@ -192,6 +189,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if wanted is None:
         return None
     from longboat.storage.checkpoints import checkpoint_at
+    from longboat.storage.inventory.entries import named_checkpoint
 
     address = resume_address(wanted)
     if address is not None:
@@ -213,6 +211,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
 
 def _resume_from_step(home: Home, submission: Submission, run: str, step: str) -> str:
     from longboat.engines.local.submit.checkpoint_place import open_place
+    from longboat.storage.inventory.entries import choose
 
     place = open_place(home, run, submission.environment)
     entry = choose(place.entries(), step, run)
@@ -247,9 +246,9 @@ def _path_append(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:
     user's, and the trainer's packages are not in it.
     """
     path = environment.get("PATH", os.defpath)
-    if shutil.which("python", path=path) is not None:
+    if find_program("python", path) is not None:
         return ()
-    if shutil.which("python3", path=path) is None:
+    if find_program("python3", path) is None:
         return (os.path.dirname(sys.executable),)  # no Python at all: better ours than none
     shim = home.folder("shims") / "python"
     if not shim.exists():

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import Checkpoints, Command, Job, Role, Value, Volume
 from longboat.engines.refusals import Problem
 from longboat.storage.urls import is_object_url
 
-_PLAIN_PATH = re.compile(r"[\w@%+=:,./-]+")
+_PLAIN_PATH = lazy_pattern(r"[\w@%+=:,./-]+")
 """What may stand in a shell command without quotes, inside of quotes or not."""
 
 

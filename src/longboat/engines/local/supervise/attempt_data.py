@@ -151,11 +151,14 @@ class AttemptOutputs:
 
         What launchers of earlier attempts complete from now on does not count, should one have outlived its end.
         """
-        from longboat.storage.checkpoints import begin_attempt, newest_complete
-        from longboat.storage.fences import Fenced
         from longboat.storage.urls import is_object_url
 
-        folder = Path(self._record.checkpoint_dir)
+        folder, is_first = Path(self._record.checkpoint_dir), not attempt and self._record.checkpoint_store is None
+        if is_first and self._record.resume_from is None and not folder.exists():
+            return None
+        from longboat.storage.checkpoints import begin_attempt, newest_complete
+        from longboat.storage.fences import Fenced
+
         try:
             begin_attempt(folder, attempt, self._record.uid)
         except Fenced:
@@ -220,11 +223,13 @@ class AttemptOutputs:
 
     def prune(self, attempt: int | None = None) -> None:
         """Keep checkpoints to their number, while this attempt runs; None: the run has ended."""
+        if self._record.checkpoint_store is not None and attempt is not None:
+            return  # the launcher does, between two that it sends
+        if _is_empty(self._record.checkpoint_dir):
+            return
         from longboat.storage.checkpoints import prune
         from longboat.storage.retention import retention_of
 
-        if self._record.checkpoint_store is not None and attempt is not None:
-            return  # the launcher does, between two that it sends
         with contextlib.suppress(EngineError, OSError):
             prune(Path(self._record.checkpoint_dir), retention_of(self._record.job.checkpoints.rule), attempt)
 
@@ -240,11 +245,20 @@ class AttemptOutputs:
             self._settling.join()
         self.discard("scratch")
         _remove(self._files.directory / "volumes")
-        from longboat.storage.checkpoints import forget_attempts
+        if not _is_empty(self._record.checkpoint_dir):
+            from longboat.storage.checkpoints import forget_attempts
 
-        with contextlib.suppress(OSError, EngineError):
-            forget_attempts(Path(self._record.checkpoint_dir))
+            with contextlib.suppress(OSError, EngineError):
+                forget_attempts(Path(self._record.checkpoint_dir))
         remove_made(self._record)
+
+
+def _is_empty(folder: str) -> bool:
+    """Whether nothing was saved there: most runs save nothing, and need none of the rules for checkpoints."""
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return True
 
 
 def _remove(folder: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,12 +12,21 @@ from pathlib import Path
 from longboat.bundles import durable
 from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError
+from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.engines.local.supervise.attempt_folders import Environment
-from longboat.engines.shared.files import locked, log_line, make_folder, note_use, remove_tree, write_bytes
+from longboat.engines.shared.files import (
+    find_program,
+    locked,
+    log_line,
+    make_folder,
+    note_use,
+    remove_tree,
+    write_bytes,
+)
 from longboat.engines.shared.home import Home
 
-_INSTALLS = re.compile(r"\b(pip3?|uv|poetry|pdm)\b")
-_PIP_ONLY = re.compile(r"\s*(python3?\s+-m\s+)?pip3?\s+install\s+[^;&|<>`$()]*")
+_INSTALLS = lazy_pattern(r"\b(pip3?|uv|poetry|pdm)\b")
+_PIP_ONLY = lazy_pattern(r"\s*(python3?\s+-m\s+)?pip3?\s+install\s+[^;&|<>`$()]*")
 
 
 MARKER = "setup-complete"
@@ -64,7 +71,7 @@ def environment_name(setup: str | None, snapshot: CodeSnapshot | None, *, path: 
 
 
 def _python(path: str) -> str | None:
-    return shutil.which("python", path=path) or shutil.which("python3", path=path)
+    return find_program("python", path) or find_program("python3", path)
 
 
 def settle_environment(marker: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import struct
 import time
@@ -24,6 +23,8 @@ _PIPES_FULL = "end other runs, or let an administrator raise fs.pipe-user-pages-
 def variables_pipe(variables: Mapping[str, str]) -> tuple[int, int]:
     """(read end, write end) of a pipe with these variables in its first line. Raises EngineError when they are too
     many for it, or the kernel gives the user no more room in pipes."""
+    import json  # not at the start: only containers need it
+
     data = json.dumps(variables).encode() + b"\n"
     if len(data) > PIPE_BYTES:
         raise EngineError(f"the secrets of this job are larger than {PIPE_BYTES} bytes together")

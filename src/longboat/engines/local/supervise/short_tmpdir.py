@@ -7,11 +7,12 @@ fail or hang where that is long. The files themselves stay in the run's folder, 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from longboat.core.guards.digests import sha256_of
 
 SHORT = 48
 """Bytes that are short enough: names below TMPDIR have 59 left, and multiprocessing's have 32."""
@@ -32,18 +33,25 @@ def short_path(scratch: Path, home: Path, *, tidies: bool = True) -> Path:
 
 def forget(scratch: Path, home: Path) -> None:
     """Remove the link, if there is one."""
+    if len(os.fsencode(scratch)) <= SHORT:
+        return
     for link in _links_of(scratch, home):
         with contextlib.suppress(OSError):
             if os.readlink(link) == str(scratch):
                 link.unlink()
-                link.parent.rmdir()  # the last one
+                with contextlib.suppress(OSError):  # others are left
+                    link.parent.rmdir()
+                return
 
 
-def _links_of(scratch: Path, home: Path) -> list[Path]:
+def _links_of(scratch: Path, home: Path) -> Iterator[Path]:
     """In Longboat's home, or, where that is long, in the machine's temporary folder: that one is tidied up by some
     systems after days."""
-    name = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:10]
-    return [home / "t" / name, Path(tempfile.gettempdir()) / f"longboat-{os.getuid()}" / name]
+    name = sha256_of(os.fsencode(scratch))[:10]
+    yield home / "t" / name
+    import tempfile  # not at the start: most homes are short
+
+    yield Path(tempfile.gettempdir()) / f"longboat-{os.getuid()}" / name
 
 
 def _made(link: Path, scratch: Path, tidies: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import time
@@ -15,6 +16,12 @@ from typing import NoReturn
 import msgspec
 
 from longboat.core.errors import LongboatError, NotFound
+from longboat.engines.lifecycle.kept_environment import (
+    forget_environment,
+    keep_environment,
+    kept_environment,
+    session_of,
+)
 from longboat.engines.local.records import LocalRecord, replace
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.files import LogStream, disk, is_current, open_lock, try_lock, write_bytes, write_value
@@ -111,7 +118,27 @@ def reap_supervisors() -> None:
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
                 continue
-        _children.remove(pid)
+        with contextlib.suppress(ValueError):  # another thread was faster
+            _children.remove(pid)
+
+
+def nap(seconds: float) -> None:
+    """Sleep; no longer than until a supervisor ends that this process started: so has its run, most likely."""
+    if len(_children) != 1 or not hasattr(os, "pidfd_open"):
+        time.sleep(seconds)
+        return
+    try:
+        descriptor = os.pidfd_open(_children[0])
+    except OSError:  # an old kernel, or reaped meanwhile by another thread
+        time.sleep(seconds)
+        return
+    try:
+        if select.select([descriptor], [], [], seconds)[0]:
+            reap_supervisors()
+    except ValueError:  # too many open files for select
+        time.sleep(seconds)
+    finally:
+        os.close(descriptor)
 
 
 def take_over(
@@ -136,13 +163,15 @@ def take_over(
             return False
         if files.stored_record() is None:
             _give_up(files)
+            forget_environment(record.uid)
             return False
         from longboat.engines.local.recovery import may_respawn
 
         if not may_respawn(files):
+            forget_environment(record.uid)
             return False
         notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
-        spawn(files, lock, supervisor_environment(record, environment), may_fork=may_fork)
+        spawn(files, lock, later_environment(record, environment), may_fork=may_fork)
     finally:
         os.close(lock)
     return True
@@ -163,6 +192,27 @@ def supervisor_environment(record: LocalRecord, environment: Mapping[str, str]) 
 
     kept = {name: value for name, value in environment.items() if not is_scrubbed(name)}
     return {**kept, **record.environment}
+
+
+def first_environment(record: LocalRecord, environment: Mapping[str, str]) -> dict[str, str]:
+    """For the supervisor that the submission starts; kept for those that take over."""
+    submitted = supervisor_environment(record, environment)
+    keep_environment(record.uid, submitted)
+    return submitted
+
+
+def later_environment(record: LocalRecord, environment: Mapping[str, str]) -> dict[str, str]:
+    """For a supervisor that takes over: that of the submission, never that of the command which looks at the run.
+
+    `environment`: of that command. After a restart of the machine only what the record has is known; secrets that the
+    job names are then read anew, here as by `rerun`.
+    """
+    kept = kept_environment(record.uid)
+    if kept is not None:
+        return supervisor_environment(record, kept)
+    names = [secret.env or secret.name for secret in record.job.secrets if secret.file is None and secret.store is None]
+    secrets = {name: environment[name] for name in names if name in environment}
+    return supervisor_environment(record, {**session_of(environment), **secrets})
 
 
 def main(arguments: list[str]) -> None:
@@ -189,6 +239,8 @@ def main(arguments: list[str]) -> None:
 
         write_bytes(directory / "crash.txt", traceback.format_exc().encode())
         supervisor.fail_hard(f"the supervisor failed: {error} (see {directory / 'crash.txt'})")
+    if supervisor.state.is_final:
+        forget_environment(supervisor.record.uid)
 
 
 def _take_stdin() -> int:

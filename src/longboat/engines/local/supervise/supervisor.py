@@ -19,7 +19,7 @@ from longboat.engines.local.queue.elastic_slot import ElasticSlot
 from longboat.engines.local.queue.machine import Gpu, LocalMachine, observe_machine
 from longboat.engines.local.queue.requests import requests_of
 from longboat.engines.local.queue.run_size import POLL_S, RunSize
-from longboat.engines.local.queue.slots import Ports
+from longboat.engines.local.queue.slots import Ports, discard_ticket
 from longboat.engines.local.records import LocalRecord, LocalState, at_present, changed_attempt
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
@@ -95,7 +95,7 @@ class Supervisor(StateKeeper):
             self._finish_stopped()
         finally:
             self._release()
-        if self.state.is_final:
+        if self.state.is_final and (self.home.root / "config.yaml").exists():
             from longboat.engines.local.status import notify
 
             notify(self.home, self.record, self.state)
@@ -201,11 +201,10 @@ class Supervisor(StateKeeper):
     def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
+        discard_ticket(self.home, self.record.name)  # its place in the queue; who needs one again takes another
         secrets = list(readable_secrets(self.home, self.job.secrets, os.environ).values())
         ending = ending_of_files(self.files, self.record, before, secrets)
-        if ending is None:  # between two attempts
-            return None
-        return self._conclude(ending)
+        return None if ending is None else self._conclude(ending)  # None: between two attempts
 
     # the steps of an attempt
 

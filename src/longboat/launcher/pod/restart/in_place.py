@@ -16,6 +16,7 @@ from ...location import entry_point
 from ...node.jsonfiles import dumps, read_json, write_json
 from ...node.lifeline import SIGNALS
 from ...node.plan import resumed_from
+from ...ranks.state import NodeFailure
 from .. import termination
 
 TYPE_CHECKING = False
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
+EXIT_LOST = 208
 AGAIN = "again"
 """Last word of the command line of a launcher that goes on."""
 NEXT, EARLIER = "next.json", "attempts"
 TOGETHER_S = 60.0
 """The launchers were all there a moment ago. If they are not all back this long after node 0, it is for new pods. Not
 where one of them may be sending a checkpoint to an object store, and others wait for node 0, which may do the same."""
+REPLACED_S = 300.0
+"""For a pod that is made anew: 10 s until its Job does it, a place, its image. Once it has called, it has its time."""
 LEAST_LEFT_S = 1.0  # of the run's time: a timeout of 0 would be none
 POD_FOLDER, SHARED_MEMORY = "/longboat/node", "/dev/shm"
 """Only in a pod the shared memory is the node's own."""
@@ -57,8 +61,27 @@ def go_on(state: LauncherState, order: dict[str, Any], is_terminated: bool) -> N
         "not_before": time.monotonic() + float(order.get("delay_s") or 0.0),
         "running_ns": since,
         "lines": counts,
-        "ended": [*(before.get("ended") or []), _entry(state, order["ended"])],
+        "ended": [*(before.get("ended") or []), _entry(state, order)],
     }
+    _become(state, following, is_terminated)
+
+
+def join(state: LauncherState, under_way: dict[str, Any]) -> None:
+    """Become a member of the attempt under way, in a new pod that is prepared. Returns only where that cannot be."""
+    plan = state.plan
+    following = {
+        "attempt": int(under_way["attempt"]),
+        "first": plan.attempt,
+        "began": time.time(),
+        "lines": state.pod_log.lines() if state.pod_log else {},
+        "ended": under_way["ended"],
+    }
+    _become(state, following, False)
+    state.failure = NodeFailure("lost", EXIT_LOST, "it cannot join attempt %d" % (following["attempt"] + 1))
+
+
+def _become(state: LauncherState, following: dict[str, Any], is_terminated: bool) -> None:
+    plan = state.plan
     try:
         write_json(state.path(NEXT), following)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -70,6 +93,7 @@ def go_on(state: LauncherState, order: dict[str, Any], is_terminated: bool) -> N
         words = ["--pod", os.path.dirname(plan.directory), plan.role, AGAIN]
         os.execve(sys.executable, [sys.executable, "-I", "-S", entry_point(), *words], env)
     except OSError as error:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         state.say("cannot restart in place: %s" % (error.strerror or error))
 
 
@@ -79,9 +103,11 @@ def _first_start_ns(state: LauncherState) -> float:
     return time.monotonic_ns() - max(0.0, time.time() - min(started)) * 1e9 if started else 0.0
 
 
-def _entry(state: LauncherState, ended: dict[str, Any]) -> dict[str, Any]:
-    """The attempt that has ended, in few words."""
-    plan = state.plan
+def _entry(state: LauncherState, order: dict[str, Any]) -> dict[str, Any]:
+    """The attempt that has ended, in few words, and which members have other pods in the next one."""
+    plan, ended = state.plan, order["ended"]
+    if order.get("replaced"):
+        ended = {**ended, "replaced": order["replaced"]}
     started = [rank.started for rank in state.ranks if rank.started]
     steps = [rank.step for rank in state.ranks if rank.step is not None]
     return {
@@ -108,7 +134,8 @@ def take_over(raw: dict[str, Any]) -> dict[str, Any]:
         )
     wait = dict(raw["wait"])
     if int(raw["node_rank"]) == 0 and not raw.get("checkpoint_store"):
-        wait["timeout_s"] = min(float(wait["timeout_s"]), TOGETHER_S)
+        longest_s = REPLACED_S if again["ended"][-1].get("replaced") else TOGETHER_S
+        wait["timeout_s"] = min(float(wait["timeout_s"]), longest_s)
     if wait.get("run_timeout_s") is not None and again.get("running_ns"):
         used_s = (time.monotonic_ns() - float(again["running_ns"])) / 1e9
         wait["run_timeout_s"] = max(LEAST_LEFT_S, float(wait["run_timeout_s"]) - used_s)

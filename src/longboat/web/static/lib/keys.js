@@ -1,5 +1,5 @@
 // Keyboard: each page says what its keys do; the help and the status bar are made of the same list.
-import { useEffect, useRef } from "./html.js"
+import { useLayoutEffect, useRef } from "./html.js"
 
 const scopes = [] // the last one wins
 let pendingG = 0
@@ -37,7 +37,7 @@ const isField = (target) =>
 export function useKeys(title, bindings) {
   const scope = useRef({})
   Object.assign(scope.current, { title, bindings })
-  useEffect(() => {
+  useLayoutEffect(() => {
     const mine = scope.current
     scopes.push(mine)
     dispatchEvent(new Event("keyschange"))

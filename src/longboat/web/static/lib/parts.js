@@ -176,7 +176,8 @@ export const complain = (error) => toast([error.message, error.hint].filter(Bool
 /** A modal dialog; closing it by Escape or the backdrop is `onClose`. The focus goes back to where it was. */
 export function Dialog({ title, onClose, children, acts, wide }) {
   const element = useRef(null)
-  useEffect(() => {
+  // Before the page is drawn: keys that are pressed right after the one that opened it are its own.
+  useLayoutEffect(() => {
     const before = document.activeElement
     element.current.showModal()
     element.current.querySelector("[data-focus]")?.focus()

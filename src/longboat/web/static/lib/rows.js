@@ -25,6 +25,9 @@ const newest = (a, b) => (a.created < b.created ? 1 : a.created > b.created ? -1
 const number = (pick) => (a, b) => (pick(b) ?? -Infinity) - (pick(a) ?? -Infinity)
 export const length = (row) => (row.started ? (seconds(row.ended) ?? Date.now() / 1000) - seconds(row.started) : null)
 
+/** Of a run that goes on, its GPUs for the time since it started. */
+export const gpuHours = (row) => row.gpu_hours ?? (row.gpus && row.started && !row.ended ? (row.gpus * length(row)) / 3600 : undefined)
+
 const ORDERS = {
   attention: (a, b) => attention(a) - attention(b),
   newest,
@@ -33,7 +36,7 @@ const ORDERS = {
   where: (a, b) => a.cluster.localeCompare(b.cluster) || (b.gpus || 0) - (a.gpus || 0),
   progress: number((row) => row.step),
   metric: number((row) => metric(row)?.[1]),
-  cost: number((row) => row.gpu_hours),
+  cost: number(gpuHours),
   age: (a, b) => (a.created < b.created ? -1 : a.created > b.created ? 1 : 0),
 }
 

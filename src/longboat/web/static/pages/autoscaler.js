@@ -14,7 +14,7 @@ const ASK_MS = 250 // after the last move of a slider
 const RANGES = { "6 h": 6 * 3600, "24 h": 24 * 3600, "7 d": 7 * 24 * 3600 }
 /** The sign of a decision, from its first word; one that met trouble is red. */
 function signOf(entry) {
-  if (entry.trouble || entry.action === "refused") return ["failed", "bad"]
+  if (entry.trouble || entry.action === "refused") return ["warning", "warn"] // it is tried again
   const word = (entry.action || entry.text || "").toLowerCase()
   if (/^(grow|order|add|\+)/.test(word)) return ["up", "accent"]
   if (/^(remove|shrink|delete|drain|give back)/.test(word)) return ["down", "soft"]
@@ -52,7 +52,7 @@ function Decisions({ decisions, selected }) {
     <tbody>${shown.map((entry, at) => {
       const [icon, tone] = signOf(entry)
       const text = entry.text || [entry.action, entry.count ? (entry.count > 0 ? `+${entry.count}` : entry.count) : "", entry.pool || entry.node, entry.reason].filter(Boolean).join(" ")
-      return html`<tr key=${`${entry.time} ${text}`} aria-selected=${selected === at ? "true" : null}><td title=${utc(entry.time)}>${clock(entry.time, { exact: true })}</td><td class="r"><span class=${`act ${tone}`}><${Icon} name=${icon} /></span> ${capital(text)}${entry.trouble ? html`<span class="small bad">${capital(entry.trouble)}</span>` : ""}</td></tr>`
+      return html`<tr key=${`${entry.time} ${text}`} aria-selected=${selected === at ? "true" : null}><td title=${utc(entry.time)}>${clock(entry.time, { exact: true })}</td><td class="r"><span class=${`act ${tone}`}><${Icon} name=${icon} /></span> ${capital(text)}${entry.trouble ? html`<span class="small warn">${capital(entry.trouble)}</span>` : ""}</td></tr>`
     })}</tbody></table>`}
   </${Card}>`
 }
@@ -96,7 +96,7 @@ function WhatIf({ cluster }) {
       <input type="range" id=${`if-${name}`} min=${low} max=${high} step=${step} value=${given[name] ?? (answer?.settings?.[name] ?? (low + high) / 4)} onInput=${(event) => setGiven({ ...given, [name]: Number(event.target.value) })} /></div>`)}
     ${error && html`<p class="bad" role="status">${capital(error.message)}.${error.hint ? ` ${capital(error.hint)}.` : ""}</p>`}
     ${answer && html`<table class="result"><thead><tr><th scope="col">${answer.trace ? `${trace?.name || answer.trace.name}, ${plural(answer.trace.jobs, "job")}` : "The trace"}</th><th scope="col" class="num">As it was</th><th scope="col" class="num">What if</th></tr></thead>
-      <tbody aria-live="polite">${FIGURES.map(([name, title, format]) => html`<tr><th scope="row">${title}</th><td class="num">${format(answer.before?.[name])}</td><td class="num"><b>${format(answer.after?.[name])}</b></td></tr>`)}</tbody></table>`}
+      <tbody aria-live="polite">${FIGURES.filter(([name]) => name !== "cost" || answer.before?.cost || answer.after?.cost).map(([name, title, format]) => html`<tr><th scope="row">${title}</th><td class="num">${format(answer.before?.[name])}</td><td class="num"><b>${format(answer.after?.[name])}</b></td></tr>`)}</tbody></table>`}
     ${chart && html`<${Chart} data=${chart} stepped time=${chart[0][0] > 1e8} ticks=${(at) => `${Math.round(at / 360) / 10} h`} height=${120} series=${[{ title: "demand", dash: [] }, { title: "capacity", color: "text-2", dash: [6, 4] }]} label="Demand and capacity with these settings" />`}
     <div class="acts-row"><button class="btn" disabled=${!Object.keys(given).length} onClick=${() => setGiven({})}>Reset</button><label class="btn file">Load a trace<input class="sr" type="file" accept=".csv" onChange=${load(setTrace)} /></label>
       <button class="btn" onClick=${() => setTrace({ name: "generated", text: "generate:philly" })}>Use an example</button><label class="btn file">Load pools<input class="sr" type="file" accept=".yaml,.yml" onChange=${load(setPools)} /></label></div>

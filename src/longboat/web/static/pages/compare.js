@@ -7,21 +7,25 @@ import { Card, Command, Empty, Loading, Phase, Problem, Select, useLoad } from "
 import { href } from "../lib/router.js"
 import { useStore } from "../lib/store.js"
 
-const TITLES = { phase: "Phase", seconds: "Took", gpu_hours: "GPU-h", attempts: "Attempts", exit_code: "Exit code", step: "Step", cost: "Cost", gpu_kwh: "Energy, kWh" }
+const TITLES = { phase: "Phase", seconds: "Took", gpu_hours: "GPU-h", attempts: "Attempts", exit_code: "Exit code", step: "Step", cost: "Cost", gpu_kwh: "Energy, kWh", image: "Image", python: "Python", packages: "Packages", gpu_type: "GPUs", driver: "Driver" }
 const SHOWN = { phase: (given) => html`<${Phase} phase=${given} />`, seconds: span, gpu_hours: hours, attempts: count, step: count, cost: value, exit_code: (given) => given ?? "-" }
 const shown = (given) => (given === null || given === undefined ? html`<span class="muted">-</span>` : typeof given === "number" ? value(given) : typeof given === "object" ? JSON.stringify(given) : String(given))
 
 function Figures({ data }) {
   const heads = data.ids.map((id, at) => {
     const cut = id.indexOf("/")
-    return html`<th scope="col"><span class=${`sw ln s${at % COLORS.length}`}></span><a class="name" href=${href(["run", id.slice(0, cut), id.slice(cut + 1)])}>${data.runs[at]}</a></th>`
+    return html`<th scope="col"><span class=${`sw ${at ? "dash" : "ln"} s${at % COLORS.length}`}></span><a class="name" href=${href(["run", id.slice(0, cut), id.slice(cut + 1)])}>${data.runs[at]}</a></th>`
   })
   const rows = (entries, format) => entries.map(([name, values]) => html`<tr key=${name}><th scope="row">${TITLES[name] || name}</th>${values.map((given) => html`<td>${(format?.[name] || shown)(given)}</td>`)}</tr>`)
   const differing = Object.entries(data.differing || {})
+  const environment = Object.entries(data.environment || {})
+  const packages = Object.entries(data.packages || {})
   return html`<${Card} id="figures" title="Side by side"><div class="scroll" tabindex="0" role="region" aria-label="Runs side by side"><table class="grid compare">
     <thead><tr><th scope="col"></th>${heads}</tr></thead>
-    <tbody>${rows(Object.entries(data.figures || {}), SHOWN)}</tbody>
+    <tbody>${rows(Object.entries(data.figures || {}).filter(([, values]) => values.some((given) => given !== null)), SHOWN)}</tbody>
     ${differing.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>What differs in the job</th></tr>${rows(differing)}</tbody>`}
+    ${environment.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>What they ran in</th></tr>${rows(environment)}</tbody>`}
+    ${packages.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>Packages whose versions differ</th></tr>${rows(packages)}</tbody>`}
     ${data.metrics?.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>Metrics, at the last step that all have reached, and at the end</th></tr>
       ${data.metrics.map((row) => html`<tr key=${row.name}><th scope="row">${row.name}<span class="small">${row.step === null ? "at the end" : `step ${count(row.step)}`}</span></th>${row.last.map((last, at) => html`<td>${value(row.step === null ? last : row.at_step[at])}${row.step !== null && html`<span class="small">${value(last)} at the end</span>`}</td>`)}</tr>`)}</tbody>`}
   </table></div></${Card}>`

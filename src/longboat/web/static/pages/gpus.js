@@ -79,11 +79,11 @@ function NodeRow({ node, hues, by, selected }) {
 }
 
 /** More than a hundred nodes: one small square for each GPU, a column for each node. */
-function Heat({ nodes, hues, by }) {
+function Heat({ cluster, nodes, hues, by, selected }) {
   return html`<div class="heat">${nodes.map(
-    (node) => html`<ul key=${node.name} title=${node.name} aria-label=${node.name}>${stretches(node).flatMap((group) => group.gpus.map((gpu) => {
+    (node) => html`<ul key=${node.name} title=${node.name} aria-label=${node.name} data-selected=${selected === `${cluster}/${node.name}` ? "" : null}>${stretches(node).flatMap((group) => group.gpus.map((gpu) => {
       const hue = hues.get(by === "person" ? gpu.owner : group.name) || "text-3"
-      return html`<li class=${`gpu ${KINDS[gpu.state]}`} title=${`${node.name}, GPU ${gpu.number}: ${gpu.id || STATES[gpu.state] || gpu.state}`} style=${gpu.id ? { "--c": `var(--${hue})` } : null}><span class="sr">${gpu.id || STATES[gpu.state] || gpu.state}</span></li>`
+      return html`<li class=${`gpu ${KINDS[gpu.state]}`} onClick=${() => gpu.id && go(runHref(gpu))} title=${`${node.name}, GPU ${gpu.number}: ${gpu.id || STATES[gpu.state] || gpu.state}`} style=${gpu.id ? { "--c": `var(--${hue})` } : null}><span class="sr">${gpu.id || STATES[gpu.state] || gpu.state}</span></li>`
     }))}</ul>`,
   )}</div>`
 }
@@ -101,9 +101,12 @@ function Place({ cluster, hues, by, selected }) {
   return html`<section class="place" aria-labelledby=${`p-${cluster.name}`}>
     <header><h2 id=${`p-${cluster.name}`}>${clusterTitle(cluster.name)}</h2><span class="soft">${plural(nodes.length, "node")}, ${plural(sum.all, "GPU")}${sum.all ? `: ${told(sum)}` : ""}</span></header>
     ${cluster.error && html`<${Note} kind="warn" icon="offline"><b>${capital(cluster.error)}</b></${Note}>`}
-    ${nodes.length > DENSE ? html`<${Heat} nodes=${nodes} hues=${hues} by=${by} />` : html`<ul>${nodes.map((node) => html`<${NodeRow} key=${node.name} node=${node} hues=${hues} by=${by} selected=${selected === `${cluster.name}/${node.name}`} />`)}</ul>`}
+    ${nodes.length > DENSE ? html`<${Heat} cluster=${cluster.name} nodes=${nodes} hues=${hues} by=${by} selected=${selected} />` : html`<ul>${nodes.map((node) => html`<${NodeRow} key=${node.name} node=${node} hues=${hues} by=${by} selected=${selected === `${cluster.name}/${node.name}`} />`)}</ul>`}
   </section>`
 }
+
+/** What would let it in; that it can be listed and stopped is no such thing. */
+const opens = (item) => (item.lets_in || []).filter((text) => !/^longboat (ps|stop)\b/.test(text))
 
 function Queue({ waiting }) {
   const places = [...new Set(waiting.map((item) => item.cluster))]
@@ -115,7 +118,7 @@ function Queue({ waiting }) {
           <span class="pos">${item.position || at + 1}</span><a class="nm" href=${runHref(item)}>${item.id}</a><span class="sz">${item.gpus ? plural(item.gpus, "GPU") : plural(item.nodes || 1, "node")}</span>
           <span class="sub">${[item.owner, `for ${span(now() - seconds(item.created))}`, item.priority ? `priority ${item.priority}` : ""].filter(Boolean).join(", ")}</span>
           <p class="why">${capital(item.reason || "")}</p>
-          ${item.lets_in?.length > 0 && html`<ul class="opens">${item.lets_in.map((text) => html`<li><${Icon} name="arrow" />${text.startsWith("longboat ") ? html`<code>${text}</code>` : html`<span>${capital(text)}</span>`}</li>`)}</ul>`}
+          ${opens(item).length > 0 && html`<ul class="opens">${opens(item).map((text) => html`<li><${Icon} name="arrow" />${text.startsWith("longboat ") ? html`<code>${text}</code>` : html`<span>${capital(text)}</span>`}</li>`)}</ul>`}
         </li>`,
       )}</ol></li>`)}
     </ol>`}

@@ -7,7 +7,7 @@ import { shownPhase } from "./sweeps.js"
 const HEIGHT = 300
 const TOP = 38
 const BOTTOM = 268
-const LOG_SPREAD = 50 // a range of positive values wider than this reads better on a logarithmic axis
+const LOG_SPREAD = 20 // a range of positive values wider than this reads better on a logarithmic axis
 
 /** How a value becomes a place on its axis: numbers along a scale, words in their order. */
 export function axisOf(name, values) {

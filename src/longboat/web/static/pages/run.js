@@ -2,11 +2,11 @@
 import { again, ask, isEnded } from "../lib/actions.js"
 import { get, runPath } from "../lib/api.js"
 import { bytes, capital, clock, count, hours, now, plural, seconds, span, utc, value } from "../lib/format.js"
-import { html, useCallback, useEffect, useRef } from "../lib/html.js"
+import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
-import { Card, Command, Icon, Loading, Phase, Problem, copy, toast, useLoad, useTick } from "../lib/parts.js"
+import { Card, Command, Icon, Loading, Note, Phase, Problem, copy, toast, useLoad, useTick } from "../lib/parts.js"
 import { href } from "../lib/router.js"
-import { needsAttention, ownLabels, underPhase } from "../lib/rows.js"
+import { gpuHours, needsAttention, ownLabels, underPhase } from "../lib/rows.js"
 import { clusterTitle, run as rowOf, store, useRunChanges, useStore } from "../lib/store.js"
 import { Curves } from "./run_curves.js"
 import { Log } from "./run_log.js"
@@ -50,7 +50,7 @@ function Head({ data, row }) {
         <li>${plural(row.nodes || 1, "node")}${row.gpus ? `, ${plural(row.gpus, "GPU")}` : ""}</li>
         <li>${plural(data.status.ranks?.length || 0, "rank")}${data.status.spec?.framework && data.status.spec.framework !== "none" ? `, ${data.status.spec.framework}` : ""}</li>
         ${row.started && html`<li title=${utc(row.started)}>started ${clock(row.started)}</li>`}
-        ${row.gpu_hours > 0 && html`<li>${hours(row.gpu_hours)} GPU-h</li>`}
+        ${gpuHours(row) > 0 && html`<li>${hours(gpuHours(row))} GPU-h</li>`}
         ${labels.length > 0 && html`<li>${labels.join(", ")}</li>`}
       </ul>
     </header>`
@@ -134,17 +134,23 @@ export default function Run({ route }) {
   const name = `${cluster}/${id}`
   const { data, error, reload } = useLoad(() => get(runPath(cluster, id)), [cluster, id])
   const timer = useRef(0)
+  const [held, setHeld] = useState(false)
   const changed = useCallback(() => {
+    if (held) return
     timer.current ||= setTimeout(() => {
       timer.current = 0
       reload()
     }, REFRESH_MS)
-  }, [reload])
+  }, [reload, held])
   useEffect(() => () => clearTimeout(timer.current), [])
   useRunChanges(name, changed)
-  const row = { ...(data?.row || {}), ...(rowOf(cluster, id) || {}) }
+  const row = { ...(data?.row || {}), ...((!held && rowOf(cluster, id)) || {}) }
   const ended = data ? isEnded(row) : false
-  useTick(changed, 10000, Boolean(data) && !ended)
+  useTick(changed, 10000, Boolean(data) && !ended && !held)
+  const hold = () => {
+    if (held) reload()
+    setHeld(!held)
+  }
   const show = route.query.get("show")
   useEffect(() => {
     if (data && show) document.getElementById(show)?.scrollIntoView()
@@ -154,6 +160,7 @@ export default function Run({ route }) {
     { keys: ["l"], label: "log", run: () => document.getElementById("log")?.scrollIntoView() },
     { keys: ["s"], label: "stop, asks first", hint: data?.may.stop && "stop", run: () => (data?.may.stop ? ask("stop", [row]) : toast(store.me?.readonly ? "This dashboard is read-only" : `${id} cannot be stopped now`)) },
     { keys: ["c"], label: "copy command", run: () => data && copy(data.commands.reproduce) },
+    { keys: ["p"], label: "hold updates, and go on", hint: !ended && (held ? "go on" : "hold"), run: hold },
     { keys: ["z"], label: "reset zoom of charts", run: () => dispatchEvent(new Event("zoomreset")) },
   ])
   if (!data) {
@@ -166,12 +173,13 @@ export default function Run({ route }) {
   const first = row.phase === "failed" || row.phase === "pending"
   const started = Boolean(row.started) || (status.ranks || []).some((rank) => rank.alive)
   return html`<${Head} data=${data} row=${row} />
+    ${held && html`<div class="banners"><${Note} icon="keep"><b>What is shown is held.</b> The run goes on. <button class="btn" onClick=${hold}>Go on</button></${Note}></div>`}
     ${error && html`<div class="banners"><${Problem} error=${error} retry=${reload} /></div>`}
     <div class="cols">
       <div class="stack">
         ${first && why}
         <${Phases} timeline=${status.timeline} />
-        ${started && html`<${Curves} cluster=${cluster} id=${id} status=${status} ended=${ended} step=${row.step} />`}
+        ${started && html`<${Curves} cluster=${cluster} id=${id} status=${status} ended=${ended || held} step=${row.step} />`}
         ${!first && why}
         ${(started || row.phase !== "pending") && html`<${Log} key=${name} cluster=${cluster} id=${id} status=${status} ended=${ended} query=${route.query} />`}
       </div>

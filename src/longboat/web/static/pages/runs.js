@@ -5,7 +5,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 import { Command, Empty, Icon, Select, copy, toast } from "../lib/parts.js"
 import { go, runHref, setQuery } from "../lib/router.js"
-import { PHASES, filtered, grouped, ordered, ownLabels } from "../lib/rows.js"
+import { PHASES, filtered, gpuHours, grouped, ordered, ownLabels } from "../lib/rows.js"
 import { clusterTitle, key, useStore } from "../lib/store.js"
 import { reveal, useVirtual } from "../lib/virtual.js"
 import { GroupRow, RunRow } from "./runs_row.js"
@@ -156,7 +156,7 @@ function Picked({ rows, clear, readonly }) {
 const totals = (rows) => {
   const busy = rows.filter((row) => !isEnded(row) && row.phase !== "pending")
   const gpus = busy.reduce((sum, row) => sum + (row.gpus || 0), 0)
-  return `${plural(busy.length, "run")} at work, ${count(gpus)} GPUs held; ${hours(rows.reduce((sum, row) => sum + (row.gpu_hours || 0), 0))} GPU-h in all.`
+  return `${plural(busy.length, "run")} at work, ${count(gpus)} GPUs held; ${hours(rows.reduce((sum, row) => sum + (gpuHours(row) || 0), 0))} GPU-h in all.`
 }
 
 export default function Runs({ route }) {

@@ -3,7 +3,7 @@ import { capital, clock, count, hours, now, plural, seconds, span, utc, value } 
 import { Component, html } from "../lib/html.js"
 import { Bar, Icon, Phase } from "../lib/parts.js"
 import { go, href, runHref } from "../lib/router.js"
-import { PHASES, matters, metric, ownLabels, underPhase } from "../lib/rows.js"
+import { PHASES, gpuHours, matters, metric, ownLabels, underPhase } from "../lib/rows.js"
 import { clusterTitle, key } from "../lib/store.js"
 
 const size = (row) => (row.gpus ? `${count(row.gpus)} GPU${row.gpus === 1 ? "" : "s"} on ${plural(row.nodes || 1, "node")}` : plural(row.nodes || 1, "node"))
@@ -47,7 +47,7 @@ export class RunRow extends Component {
       <span role="cell" class="c-why"><${Why} row=${row} /></span>
       <span role="cell" class="c-progress"><${Progress} row=${row} /></span>
       <span role="cell" class="c-loss"><${Metric} row=${row} /></span>
-      <span role="cell" class="c-cost num">${row.gpu_hours ? html`${hours(row.gpu_hours)}<span class="unit"> GPU-h</span>` : html`<span class="muted none">-</span>`}</span>
+      <span role="cell" class="c-cost num">${gpuHours(row) ? html`${hours(gpuHours(row))}<span class="unit"> GPU-h</span>` : html`<span class="muted none">-</span>`}</span>
       <span role="cell" class="c-age num"><time title=${`${clock(row.created)}, ${utc(row.created)}`}>${span(now() - seconds(row.created))}</time></span>
     </div>`
   }

@@ -10,7 +10,9 @@ const REFRESH_MS = 5000
 const PHASES = { ready: "running", starting: "starting", updating: "starting", degraded: "recovering", failed: "failed", stopping: "stopped" }
 /** Only addresses of the web are links: what a service says of itself is not trusted further. */
 const isWeb = (url) => /^https?:\/\//.test(url || "")
-const Address = ({ url }) => (isWeb(url) ? html`<a href=${url} rel="noreferrer noopener" target="_blank">${url}</a>` : html`<span class="muted">${url || "-"}</span>`)
+/** A token in the address is for the browser alone. */
+const Address = ({ url }) => (isWeb(url) ? html`<a href=${url} rel="noreferrer noopener" target="_blank">${url.replace(/[?#].*$/, "")}</a>` : html`<span class="muted">${url || "-"}</span>`)
+const Way = ({ row }) => (isWeb(row.url) || !row.open ? html`<${Address} url=${row.url} />` : html`<${Command} text=${row.open} />`)
 
 const Services = ({ list }) => html`<${Card} id="services" title="Services" sub=${plural(list.length, "service")}><div class="scroll" tabindex="0" role="region" aria-label="Table of services"><table class="grid">
   <thead><tr><th scope="col">Service</th><th scope="col">Phase</th><th scope="col" class="num">Ready</th><th scope="col">Serves</th><th scope="col" class="num">In flight</th><th scope="col">Address</th><th scope="col">Why</th></tr></thead>
@@ -24,10 +26,10 @@ const Services = ({ list }) => html`<${Card} id="services" title="Services" sub=
 </table></div></${Card}>`
 
 const Benches = ({ list }) => html`<${Card} id="benches" title="Notebooks, shells and boards"><div class="scroll" tabindex="0" role="region" aria-label="Table of notebooks, shells and boards"><table class="grid">
-  <thead><tr><th scope="col">Name</th><th scope="col">What</th><th scope="col">Phase</th><th scope="col">Where</th><th scope="col" class="num">GPUs</th><th scope="col">Since</th><th scope="col">Address</th></tr></thead>
+  <thead><tr><th scope="col">Name</th><th scope="col">What</th><th scope="col">Phase</th><th scope="col">Where</th><th scope="col" class="num">GPUs</th><th scope="col">Since</th><th scope="col">Open</th></tr></thead>
   <tbody>${list.map((row) => html`<tr key=${`${row.cluster}/${row.id}`}>
     <th scope="row"><a class="name" href=${runHref(row)}>${row.name}</a><span class="small">${row.owner || ""}</span></th><td>${row.kind}</td><td><${Phase} phase=${row.phase} /></td>
-    <td>${clusterTitle(row.cluster)}</td><td class="num">${row.gpus ? count(row.gpus) : "-"}</td><td>${clock(row.created)}<span class="small"><${Age} at=${row.created} /></span></td><td class="wrap"><${Address} url=${row.url} /></td>
+    <td>${clusterTitle(row.cluster)}</td><td class="num">${row.gpus ? count(row.gpus) : "-"}</td><td>${clock(row.created)}<span class="small"><${Age} at=${row.created} /></span></td><td class="wrap"><${Way} row=${row} /></td>
   </tr>`)}</tbody>
 </table></div></${Card}>`
 

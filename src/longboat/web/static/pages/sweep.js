@@ -28,7 +28,7 @@ function BestSoFar({ trials, goal, name }) {
   }, [trials, goal])
   if (points.length < 2) return null
   const data = [points.map((point) => point[0]), points.map((point) => point[2])]
-  return html`<${Card} id="best-curve" title="Best so far" sub=${name}><div class="body"><${Chart} data=${data} stepped height=${150} series=${[{ title: `best ${name}`, dash: [] }]} label=${`Best ${name} so far: from ${value(points[0][2])} to ${value(points[points.length - 1][2])} after ${points.length} trials`} /></div></${Card}>`
+  return html`<${Card} id="best-curve" title="Best over time" sub=${name}><div class="body"><${Chart} data=${data} stepped height=${150} series=${[{ title: `best ${name}`, dash: [] }]} label=${`Best ${name} so far: from ${value(points[0][2])} to ${value(points[points.length - 1][2])} after ${points.length} trials`} /></div></${Card}>`
 }
 
 const Importance = ({ shares }) => html`<${Card} id="importance" title="What mattered" sub="share of the variance between its values, each alone">
@@ -48,7 +48,7 @@ function Trials({ sweep, trials, names, best, hide, selected }) {
           <th scope="row">${trial.run ? html`<a class="name" href=${href(["run", sweep.cluster, trial.run])}>${trial.run}</a>` : trial.trial}</th>
           <td><${Phase} phase=${phase} word=${phase === "early" ? "" : trial.phase} /></td><td class="num">${value(trial.metric)}</td><td class="num">${count(trial.step)}</td>
           ${names.map((name) => html`<td class="num">${value(trial.params[name])}</td>`)}
-          <td class="num">${trial.started ? span((seconds(trial.ended) ?? now()) - seconds(trial.started)) : "-"}</td><td class="soft cut why-cell" title=${trial.reason}>${best?.trial === trial.trial ? "best so far" : trial.reason || ""}</td>
+          <td class="num">${trial.started ? span((seconds(trial.ended) ?? now()) - seconds(trial.started)) : "-"}</td><td class="soft cut why-cell" title=${trial.reason}>${best?.trial === trial.trial ? (sweep.ended ? "best" : "best so far") : trial.reason || ""}</td>
         </tr>`
       })}</tbody>
     </table></div>
@@ -81,7 +81,7 @@ export default function Sweep({ route }) {
   return html`<nav aria-label="Where you are"><ol class="crumbs"><li><a href="#/sweeps">Sweeps</a></li><li>${clusterTitle(cluster)}</li></ol></nav>
     <header class="run-head">
       <div class="title"><h1>${data.name}</h1><${Phase} phase=${phaseOf(data.phase)} word=${data.phase} big /><span class="soft">${count(done)} of ${count(data.planned || data.trials.length)} trials ended, ${data.method}, ${plural(data.parallel, "trial")} at once</span></div>
-      <p class="lead">${best ? `Best so far: ${metric?.name || "metric"} ${value(best.metric)} with ${Object.entries(best.params).map(([key, given]) => `${key} ${value(given)}`).join(", ")}.` : data.reason ? capital(data.reason) : "No trial has reported its metric yet."}</p>
+      <p class="lead">${best ? `${data.ended ? "Best" : "Best so far"}: ${metric?.name || "metric"} ${value(best.metric)} with ${Object.entries(best.params).map(([key, given]) => `${key} ${value(given)}`).join(", ")}.` : data.reason ? capital(data.reason) : "No trial has reported its metric yet."}</p>
       <ul class="keyline">${data.user && html`<li>${data.user}</li>`}<li>started ${clock(data.created)}</li>${metric && html`<li>${metric.name}, ${goal}</li>`}</ul>
     </header>
     <div class="cols"><div class="stack">

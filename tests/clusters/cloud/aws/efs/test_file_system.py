@@ -96,7 +96,8 @@ def test_what_cannot_be_used(moto: MotoCluster, network: NodeNetwork) -> None:
     with pytest.raises(NotFound, match="EFS has no file system fs-0123456789abcdef0 in us-east-1"):
         make(moto.session, network, "fs-0123456789abcdef0")
     other = moto.session.call("ec2", "create_vpc", CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
-    subnet = moto.session.call("ec2", "create_subnet", VpcId=other, CidrBlock="10.7.0.0/24")["Subnet"]["SubnetId"]
+    where = {"VpcId": other, "CidrBlock": "10.7.0.0/24", "AvailabilityZone": ZONES[0]}
+    subnet = moto.session.call("ec2", "create_subnet", **where)["Subnet"]["SubnetId"]
     mine = moto.session.call("efs", "create_file_system", CreationToken=f"else-{moto.name}")["FileSystemId"]
     moto.session.call("efs", "create_mount_target", FileSystemId=mine, SubnetId=subnet)
     with pytest.raises(Refused, match=f"{mine} is mounted in {other}, and the nodes are in {network.vpc}"):

@@ -1,0 +1,99 @@
+"""One gang of 10, 100 and 1,000 nodes with 8 ranks each, on simulated nodes (KWOK): requests, sizes, times."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import grounds
+from gang_line import exponent
+
+SIZES = (10, 100, 1000)
+RANKS = 8
+SHOWN = ("status", "explain", "ps")
+TIMES = 3
+LIMIT_S = 600.0
+
+
+def measure() -> dict[str, float]:
+    figures: dict[str, float] = {}
+    requests: dict[int, float] = {}
+    with grounds.cluster("bench-gang", "--nodes", f"{SIZES[-1]}:cpu") as ground:
+        # With a storage nobody asks simulated nodes for the lines of their pods.
+        ground.set(image=grounds.PYTHON_IMAGE, storage={"path": "/srv/runs"}, allow_host_paths=True)
+        (ground.folder / "code").mkdir()
+        (ground.folder / "code" / "train.py").write_text("print('hello')\n")
+        for nodes in SIZES:
+            of_size = of_gang(ground, nodes)
+            requests[nodes] = of_size["requests until it runs"]
+            figures |= {f"{name}, {nodes:,} nodes": value for name, value in of_size.items()}
+    figures["requests: exponent"] = exponent(requests[SIZES[0]], requests[SIZES[-1]], SIZES[-1] / SIZES[0])
+    return figures
+
+
+def of_gang(ground: grounds.Ground, nodes: int) -> dict[str, float]:
+    from longboat.engines.engine import Submission
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+    from longboat.specs.read import read_job
+
+    engine = KubernetesEngine(namespace=grounds.NAMESPACE, environment=ground.environment)
+    try:
+        fields: dict[str, Any] = {
+            "name": f"gang-{nodes}",
+            "run": ["python", "train.py"],
+            "nodes": nodes,
+            "procs": RANKS,
+        }
+        loaded = read_job([], fields=fields, environment=ground.environment, cwd=ground.folder / "code")
+        began = time.monotonic()
+        run = engine.submit(Submission(job=loaded.job, base=loaded.base, environment=ground.environment)).name
+        while engine.status(run).phase != "running":
+            if time.monotonic() - began > LIMIT_S:
+                raise SystemExit(f"{nodes} nodes do not run: {engine.status(run).reason}")
+            time.sleep(2.0)
+        figures = {"requests until it runs": float(engine.client.requests)}
+        figures |= largest(engine.client, run)
+        for command in SHOWN:
+            took, text = shown(ground, command, run)
+            figures[f"`{command}`, s"] = took
+            figures[f"`{command}`, lines"] = float(text.count("\n"))
+        engine.stop(run, grace_s=0)
+        engine.delete(run, purge=False)
+        return figures
+    finally:
+        with contextlib.suppress(Exception):
+            engine.close()
+
+
+def largest(client: Any, run: str) -> dict[str, float]:
+    """KiB of the largest object of each kind that grows with the gang."""
+    from longboat.kubeapi.kinds import CONFIG_MAP, JOB, SECRET
+
+    sizes = {}
+    for kind in (CONFIG_MAP, SECRET, JOB):
+        bodies = [body for body in client.list(kind).items if body["metadata"]["name"].startswith(run)]
+        sizes[f"largest {kind.kind}, KiB"] = max(len(json.dumps(body)) for body in bodies) / 1024
+    return sizes
+
+
+def shown(ground: grounds.Ground, command: str, run: str) -> tuple[float, str]:
+    words = [grounds.longboat(), command, *([] if command == "ps" else [run])]
+    times, text = [], io.StringIO()
+    for _ in range(TIMES):
+        began = time.monotonic()
+        done = subprocess.run(words, env=ground.environment, capture_output=True, text=True, check=True)
+        times.append(time.monotonic() - began)
+        text = io.StringIO(done.stdout)
+    return statistics.median(times), text.getvalue()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    print(json.dumps(measure(), indent=1))

@@ -1,0 +1,146 @@
+"""Random trainings, killed at random, checked against a model after each. Prints a table, and every seed that failed.
+
+python bench/reliability.py [--kills 1000 | --minutes 60] [--parallel 4] [--seed N]   on this machine
+python bench/reliability.py --engine kubernetes [--kills 100]                         on the test cluster
+python bench/reliability.py --replay SEED                                             one episode again
+
+Exit code 1 if anything did not hold. What is checked: docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from storm_plan import Episode, draw
+
+ENGINES = {"local": "storm_local", "kubernetes": "storm_pods"}
+
+
+EVERY = 10
+"""Trainings from one line of progress to the next."""
+
+
+def vitals(pid: int) -> str:
+    """Memory and open descriptors of a process."""
+    try:
+        kib = int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0])
+        return f"{kib / 1024:.0f} MiB, {len(os.listdir(f'/proc/{pid}/fd'))} descriptors"
+    except (OSError, IndexError):
+        return "gone"
+
+
+class Tally:
+    """What has been played so far."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.began = time.monotonic()
+        self.kills: Counter[str] = Counter()
+        self.failed: dict[int, list[str]] = {}
+        self.episodes = 0
+        self.lock = threading.Lock()
+
+    def note(self, episode: Episode, kills: Counter[str], complaints: list[str]) -> None:
+        with self.lock:
+            self.episodes += 1
+            self.kills += kills
+            if complaints:
+                self.failed[episode.seed] = complaints
+                print(f"seed {episode.seed}: {episode}", *complaints, sep="\n    ", flush=True)
+            if self.episodes % EVERY == 0:
+                self.report()
+
+    def report(self) -> None:
+        """Also how whoever lives through all of it does: this process, which uses the engine, and the controller."""
+        living = {"this process": os.getpid(), **self.engine.living()}
+        states = "; ".join(f"{name}: {vitals(pid)}" for name, pid in living.items())
+        took_s = time.monotonic() - self.began
+        counts = f"{self.episodes} trainings, {self.kills.total()} kills, {len(self.failed)} wrong"
+        print(f"{took_s:.0f} s: {counts}; {states}", flush=True)
+
+    def table(self, engine: str, took_s: float, seed: int) -> str:
+        lines = [f"| killed, {engine} | times |", "|---|---|"]
+        lines += [f"| {kind} | {count} |" for kind, count in sorted(self.kills.items())]
+        summary = f"{self.kills.total()} kills of {self.episodes} trainings in {took_s:.0f} s"
+        return "\n".join([*lines, "", f"{summary}, {len(self.failed)} not as the model says; seed {seed}"])
+
+
+def command_time(folder: Path) -> float:
+    """How long a command takes on this machine now: kills of commands come as a share of it."""
+    began = time.monotonic()
+    environment = {**os.environ, "LONGBOAT_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "longboat", "ps"]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=sorted(ENGINES), default="local")
+    parser.add_argument("--kills", type=int, default=1000, help="until so many processes were killed")
+    parser.add_argument("--minutes", type=float, default=None, help="for so long, however many that are")
+    parser.add_argument("--parallel", type=int, default=4, help="trainings at a time")
+    parser.add_argument("--seed", type=int, default=None, help="of the first training; the others follow from it")
+    parser.add_argument("--replay", type=int, default=None, metavar="SEED", help="play this one training again")
+    return parser.parse_args(words)
+
+
+def storm(options: argparse.Namespace) -> int:
+    engine: Any = importlib.import_module(ENGINES[options.engine])
+    seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
+    tally, began = Tally(engine), time.monotonic()
+    ends = None if options.minutes is None else began + options.minutes * 60
+    seeds = random.Random(seed)
+    root = Path(tempfile.mkdtemp(prefix="longboat-storm-"))
+    command_s = command_time(root)
+    print(f"seed {seed}, {options.parallel} at a time, a command takes {command_s:.2f} s", flush=True)
+
+    def is_over() -> bool:
+        with tally.lock:
+            return bool(tally.kills.total() >= options.kills) if ends is None else time.monotonic() > ends
+
+    def player() -> None:
+        while not is_over():
+            with tally.lock:
+                number = options.replay if options.replay is not None else seeds.randrange(1 << 31)
+            episode = draw(number, engine.KINDS, engine.PARTS)
+            folder = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=root))
+            try:
+                kills, complaints = engine.play(episode, folder, command_s)
+            except Exception as error:  # the others go on; this one counts as wrong
+                kills, complaints = Counter(), [f"{type(error).__name__}: {error}"]
+            tally.note(episode, kills, complaints)
+            if not complaints:
+                shutil.rmtree(folder, ignore_errors=True)
+            if options.replay is not None:
+                return
+
+    count = 1 if options.replay is not None else options.parallel
+    with ThreadPoolExecutor(count) as players:
+        for done in [players.submit(player) for _ in range(count)]:
+            done.result()
+    print(tally.table(options.engine, time.monotonic() - began, seed))
+    if tally.failed:
+        print(f"their folders are kept: {root}; again: python bench/reliability.py --replay SEED", file=sys.stderr)
+    else:
+        shutil.rmtree(root, ignore_errors=True)
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(storm(parse()))

@@ -1,0 +1,136 @@
+"""A member of a gang whose pod its Job makes anew: who is left alone meanwhile, and for how long. Tables."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from longboat.core.jobs import Retries
+from longboat.engines.kubernetes.observe.progress import awaited_members, progress_of
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, present_pods
+from longboat.engines.kubernetes.reconcile.actions import Delete, DeleteWorkloads, SendStop
+from longboat.engines.kubernetes.reconcile.decide import decide
+from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
+from longboat.engines.kubernetes.records import Gate, State
+from longboat.engines.shared.stop_request import StopRequest
+from tests.engines.kubernetes.run_samples import (
+    NOW,
+    ended,
+    job,
+    opened,
+    pod,
+    record,
+    retried,
+    running,
+    snapshot,
+    verdict,
+    workload,
+)
+
+JOB = retried(2, nodes=3)
+
+
+def gang(*pods: PodView, failed: tuple[str, ...] = (), **state: object) -> RunSnapshot:
+    known = State(phase="running", attempts=(opened(),), started=NOW - 30, **state)  # type: ignore[arg-type]
+    return snapshot(*pods, job_=JOB, state=known, failed_nodes=frozenset(failed))
+
+
+PLACED = pod(1, is_scheduled=True, host="node-1")
+STAYS = (running(0), running(2))
+
+
+@pytest.mark.parametrize(
+    ("pods", "failed", "awaited"),
+    [
+        (STAYS, (), ["worker-1"]),
+        ((*STAYS, pod(1)), (), ["worker-1"]),
+        ((*STAYS, PLACED), (), ["worker-1"]),
+        ((*STAYS, running(1)), (), []),
+        (STAYS, ("worker-1",), []),
+        ((running(1), running(2)), (), []),
+        ((*STAYS, ended(1, 137, cause="lost")), (), []),
+        ((), (), []),
+    ],
+    ids=["gone", "made", "placed", "back", "its index has failed", "node 0", "killed", "all"],
+)
+def test_who_is_waited_for(pods: tuple[PodView, ...], failed: tuple[str, ...], awaited: list[str]) -> None:
+    seen = gang(*pods, failed=failed)
+    assert awaited_members(seen) == awaited
+    turn = decide(seen, NOW)
+    if awaited:
+        assert turn.actions == (), "nobody ends the others"
+        progress = progress_of(seen)
+        assert (progress.phase, progress.is_complete) == ("running", True) and "worker-1" in progress.reason
+
+
+def test_what_the_new_pod_waits_for_is_told() -> None:
+    unplaced = pod(1, message="0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+    words = "worker-1: the pod is replaced, the others wait for it; worker-1 waits for a place: 2 nodes"
+    assert progress_of(gang(*STAYS, unplaced)).reason.startswith(words)
+    assert progress_of(gang(*STAYS, PLACED)).reason.endswith("image and volumes are being made ready")
+
+
+@pytest.mark.parametrize("job_", [job(nodes=3), job(nodes=3, retries=Retries(count=2, restart="new"))])
+def test_without_restarts_in_place_a_pod_that_is_gone_ends_the_others(job_: object) -> None:
+    seen = msgspec.structs.replace(gang(*STAYS), record=record(job_))  # type: ignore[arg-type]
+    assert awaited_members(seen) == []
+    state = decide(seen, NOW).state
+    assert state is not None and state.broken == NOW
+
+
+def test_a_gang_that_waits_for_a_pod_is_not_put_back_by_the_gate() -> None:
+    seen = gang(*STAYS, pod(1), gate=Gate(let_in=NOW - 10_000))
+    gated = msgspec.structs.replace(seen, record=record(JOB, gated_by="longboat"))
+    assert decide(gated, NOW).actions == ()
+
+
+def test_a_later_death_has_its_own_time() -> None:
+    state = decide(gang(*STAYS, running(1), broken=NOW - 1000), NOW).state
+    assert state is not None and state.broken == 0.0
+
+
+def test_others_that_have_given_up_are_followed_by_new_pods() -> None:
+    """The pod that came too late goes, and then the attempt is over."""
+    gave_up = (ended(0, 209, cause="peers", gang=verdict(209, "peers", "worker-1 did not come")), ended(2, 0))
+    (drop,) = decide(gang(*gave_up, pod(1)), NOW + 100).actions
+    assert isinstance(drop, Delete) and drop.pod == pod(1).name
+    (removal,) = decide(gang(*gave_up), NOW + 100).actions
+    assert isinstance(removal, DeleteWorkloads)
+
+
+@pytest.mark.parametrize(("pods", "dropped"), [(STAYS, 0), ((*STAYS, pod(1)), 1)])
+def test_a_stop_meanwhile_is_told_to_those_who_wait(pods: tuple[PodView, ...], dropped: int) -> None:
+    seen = msgspec.structs.replace(gang(*pods), stop=StopRequest(at=NOW, grace_s=None))
+    actions = decide(seen, NOW).actions
+    assert [type(action) for action in actions] == [SendStop, Delete][: 1 + dropped]
+    assert isinstance(actions[0], SendStop) and actions[0].pod == running(0).name
+
+
+def test_a_pod_that_has_asked_for_another_one_is_none_of_the_gang_any_more() -> None:
+    def view(code: int) -> PodView:
+        ended = {"name": "main", "state": {"terminated": {"exitCode": code, "message": ""}}}
+        return pod_view({"metadata": {"name": f"p{code}"}, "status": {"phase": "Failed", "containerStatuses": [ended]}})
+
+    assert [each.name for each in present_pods([view(213), view(208), view(137)])] == ["p208", "p137"]
+
+
+def test_a_gang_that_its_queue_takes_back_meanwhile_has_been_preempted() -> None:
+    """Its queue suspends the Jobs, which delete all pods: nobody is waited for."""
+    queued = record(JOB, gated_by="kueue", queue="q")
+    seen = gang(*STAYS)
+    taken = msgspec.structs.replace(seen, record=queued, workloads=(workload(is_suspended=True),))
+    turn = decide(taken, NOW)
+    assert [type(action) for action in turn.actions] == [DeleteWorkloads]
+    failure = turn.state.attempts[-1].failure if turn.state is not None else None
+    assert failure is not None and failure.cause == "preemption"
+
+
+def test_a_new_pod_that_cannot_be_prepared_ends_the_others_soon_and_is_to_blame() -> None:
+    broken = ended(1, 3, cause="setup", message="setup failed: exit code 3")
+    state = decide(gang(*STAYS, broken, restarts=1), NOW).state
+    assert state is not None and state.broken == NOW
+    (order,) = decide(gang(*STAYS, broken, restarts=1, broken=NOW), NOW + SETTLING_S).actions
+    assert isinstance(order, SendStop) and order.pod == running(0).name
+    stopped = (ended(0, 0, ended_by="stop", gang=verdict()), ended(2, 0, ended_by="stop"))
+    after = decide(gang(*stopped, broken, restarts=1, broken=NOW), NOW + 10).state
+    assert after is not None and (after.phase, after.cause, after.attempt) == ("recovering", "setup", 2)

@@ -1,0 +1,72 @@
+"""The environment of a submission in memory: what others put there is not believed."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from longboat.engines.lifecycle.kept_environment import (
+    FOLDER,
+    forget_environment,
+    keep_environment,
+    kept_environment,
+    session_of,
+)
+
+pytestmark = pytest.mark.skipif(not os.path.isdir(FOLDER), reason="no memory with names here")
+
+
+@pytest.fixture
+def uid() -> Iterator[str]:
+    name = uuid.uuid4().hex[:12]
+    yield name
+    forget_environment(name)
+
+
+def path(uid: str) -> Path:
+    return Path(FOLDER) / f"longboat-{uid}.environment"
+
+
+def test_it_comes_back_as_it_was(uid: str) -> None:
+    environment = {"A": "1", "B": "x=y\nz", "EMPTY": "", "BYTES": os.fsdecode(b"\xff")}
+    keep_environment(uid, environment)
+    assert kept_environment(uid) == environment
+    forget_environment(uid)
+    assert kept_environment(uid) is None
+    forget_environment(uid)
+
+
+def test_what_somebody_else_may_have_written_is_not_used(uid: str, tmp_path: Path) -> None:
+    keep_environment(uid, {"A": "1"})
+    path(uid).chmod(0o620)
+    assert kept_environment(uid) is None
+    path(uid).unlink()
+    (tmp_path / "own").write_text("LD_PRELOAD=/evil.so")
+    (tmp_path / "own").chmod(0o600)
+    path(uid).symlink_to(tmp_path / "own")
+    assert kept_environment(uid) is None
+    keep_environment(uid, {"A": "2"})
+    assert (tmp_path / "own").read_text() == "LD_PRELOAD=/evil.so"
+    path(uid).unlink()
+    os.mkfifo(path(uid), 0o600)
+    assert kept_environment(uid) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_another_users_file(uid: str) -> None:
+    keep_environment(uid, {"A": "1"})
+    os.chown(path(uid), 65534, 65534)
+    assert kept_environment(uid) is None
+
+
+def test_an_id_that_is_a_path_leads_nowhere() -> None:
+    assert kept_environment("../etc/passwd") is None
+    forget_environment("../nothing")
+
+
+def test_of_a_looker_only_the_session() -> None:
+    assert session_of({"USER": "u", "HF_TOKEN": "t", "LD_PRELOAD": "x"}) == {"USER": "u"}
