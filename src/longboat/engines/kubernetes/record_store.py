@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from longboat.core.elastic.sizes import as_submitted
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.guards.decoding import decoder
 from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
@@ -167,7 +168,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
         raise BadRecord(name, f"in namespace {namespace} says that it is about {about}; nothing is done about it")
     if not _UID.fullmatch(record.uid):
         raise BadRecord(name, "is damaged: its uid is none")
-    _check_size(name, record.job)
+    _check_size(name, as_submitted(record.job))  # an elastic one at its largest
     if is_expired is not (state.expired is not None) or (is_expired and not state.is_final):
         raise BadRecord(name, "is damaged: it says that a run has expired which is not one that did")
     if not abs(state.expired or 0.0) < MOST_MOMENT:

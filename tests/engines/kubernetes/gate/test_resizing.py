@@ -9,9 +9,11 @@ import pytest
 
 from longboat.core.jobs import Job, Role
 from longboat.engines.kubernetes.gate.resizing import told
+from longboat.engines.kubernetes.manifests.objects import record_object
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import Admit, CreateAttempt, DeleteWorkloads, Resize
 from longboat.engines.kubernetes.reconcile.decide import decide
+from longboat.engines.kubernetes.record_store import BadRecord, read_record
 from longboat.engines.kubernetes.records import Gate, State, at_present
 from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import NOW, ended, opened, record, running, verdict, workload
@@ -115,3 +117,12 @@ def test_it_begins_with_its_smallest_size_and_keeps_its_bounds() -> None:
     assert at_present(submitted, State()).job.nodes == 2
     assert [at_present(submitted, State(size=size)).job.nodes for size in (-7, 1, 3, 10**9)] == [2, 2, 3, 4]
     assert at_present(submitted, State(resizes=10**6)).job.retries.last_attempt == 1000
+
+
+@pytest.mark.parametrize("most", [50_001, 10**9, 10**15])
+def test_a_record_with_a_range_out_of_all_bounds_is_damaged(most: int) -> None:
+    role = Role(name="worker", run="true", nodes=1, min_nodes=1, max_nodes=most)
+    written = record(msgspec.structs.replace(ELASTIC, roles=(role,)))
+    with pytest.raises(BadRecord, match="nodes"):
+        read_record(record_object(written, State(size=10**9)))
+    read_record(record_object(record(ELASTIC), State(size=10**9)))
