@@ -62,7 +62,7 @@ def state_of(loop: Any, index: int, nodes: int, port: int, token: str) -> Any:
         node=f"worker-{index}", peers=[{"node": f"worker-{each}", "address": "127.0.0.1"} for each in range(nodes)],
         deciding=[f"worker-{each}" for each in range(nodes)], grace_s=30.0, line_lost_s=60.0, line_port=port,
         line_token_file=token, address="127.0.0.1", run_timeout_s=None, wait_timeout_s=LIMIT_S, resume_from=None,
-        restart=None, attempt=0, ends_together=False,
+        restart=None, again=None, attempt=0, ends_together=False,
     )  # fmt: skip
     return SimpleNamespace(
         loop=loop, plan=plan, ranks=[], failure=None, sender=None, is_over=False, say=print, refused=print

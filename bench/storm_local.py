@@ -75,6 +75,10 @@ def living() -> dict[str, int]:
     return {}
 
 
+def close() -> None:
+    """Nothing outlives the episodes."""
+
+
 def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str], list[str]]:
     played = LocalEpisode(episode, folder, command_s)
     try:

@@ -76,6 +76,7 @@ class Town:
                 faults.start(self.cluster, part)
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         self.controller.kill()
         self.controller.wait()
         self._open.__exit__(None, None, None)
@@ -202,6 +203,11 @@ class PodEpisode(PlayedEpisode):
 def living() -> dict[str, int]:
     """Processes that live through all episodes, or are started again."""
     return {"controller": _town[0].controller.pid} if _town else {}
+
+
+def close() -> None:
+    if _town:
+        _town.pop().close()
 
 
 def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str], list[str]]:

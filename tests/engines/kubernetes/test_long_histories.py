@@ -1,4 +1,4 @@
-"""A run that failed and was tried again a thousand times: its state still fits into its record, on a real API server."""
+"""A run that was tried again a thousand times: its state still fits into its record, on a real API server."""
 
 from __future__ import annotations
 

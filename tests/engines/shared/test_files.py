@@ -20,6 +20,7 @@ from longboat.engines.shared.files import (
     find_program,
     locked,
     log_line,
+    new_lock,
     open_lock,
     read_value,
     remove_abandoned,
@@ -120,18 +121,18 @@ def test_everything_is_removed_and_links_are_not_followed(tmp_path: Path) -> Non
     assert (outside / "precious").exists() and not (tmp_path / "alias").is_symlink()
 
 
-def test_old_drafts_go_unless_somebody_holds_their_lock(tmp_path: Path) -> None:
-    for name in (".new-killed", ".new-before-its-lock", ".new-held", ".new-young", "service"):
+def test_drafts_go_unless_somebody_holds_their_lock_or_may_not_have_it_yet(tmp_path: Path) -> None:
+    for name in (".new-killed", ".new-without", ".new-held", ".new-before-its-lock", ".new-making-it", "service"):
         (tmp_path / name / "versions").mkdir(parents=True)
-    locks = [open_lock(tmp_path / name / "x.lock") for name in (".new-killed", ".new-held")]
+    locks = [new_lock(tmp_path / name / "x.lock") for name in (".new-killed", ".new-held")]
     os.close(locks[0])
-    assert try_lock(locks[1])
-    for path in tmp_path.iterdir():
-        if path.name != ".new-young":
-            os.utime(path, (1, 1))
+    open_lock(tmp_path / ".new-making-it" / ".x.lock")
+    os.utime(tmp_path / ".new-without", (1, 1))
+    os.utime(tmp_path / ".new-held", (1, 1))
     remove_abandoned(tmp_path)
     os.close(locks[1])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".new-held", ".new-young", "service"]
+    kept = [".new-before-its-lock", ".new-held", ".new-making-it", "service"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
     remove_abandoned(tmp_path / "nowhere")
 
 

@@ -39,7 +39,7 @@ _HINTS = {
 MOST_REMOVED = 4096
 """Lock files that are looked at in one go."""
 ABANDONED_S = 3600.0
-"""Before that a draft may be without its lock yet."""
+"""Before that a draft may be without its lock yet. One that has a lock was made with it (`new_lock`)."""
 
 
 def disk_error(error: OSError, doing: str) -> EngineError:
@@ -151,6 +151,16 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def new_lock(path: Path) -> int:
+    """A new lock file, held from the moment on in which it has its name."""
+    unnamed = path.with_name(f".{path.name}")
+    descriptor = open_lock(unnamed)
+    try_lock(descriptor)
+    with disk(f"make {path}"):
+        os.rename(unnamed, path)
+    return descriptor
+
+
 def is_current(descriptor: int, path: Path) -> bool:
     """Whether the path still is the opened file: its folder may have been removed since."""
     try:
@@ -234,12 +244,13 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove drafts (`.new-*`) of a process that was killed: they are old, and the locks inside are free."""
+    """Remove drafts (`.new-*`) of a process that was killed: the locks inside are free, or there is none for long."""
     for draft in folder.glob(".new-*"):
         with contextlib.suppress(OSError, EngineError), contextlib.ExitStack() as held:
-            if time.time() - draft.stat().st_mtime < ABANDONED_S:
+            locks = [path for path in draft.glob("*.lock") if not path.name.startswith(".")]
+            if not locks and time.time() - draft.stat().st_mtime < ABANDONED_S:
                 continue
-            for path in draft.glob("*.lock"):
+            for path in locks:
                 lock = open_lock(path)
                 held.callback(os.close, lock)
                 if not try_lock(lock):

@@ -26,6 +26,7 @@ from longboat.engines.shared.files import (
     last_lines_of,
     locked,
     make_folder,
+    new_lock,
     open_lock,
     remove_abandoned,
     remove_tree,
@@ -99,8 +100,7 @@ class LocalServices:
         remove_abandoned(parent)
         draft = ServiceFolder(self.home, f".new-{os.urandom(6).hex()}")
         make_folder(draft.directory)
-        lock = open_lock(draft.lock)
-        try_lock(lock)  # for `remove_abandoned`
+        lock = new_lock(draft.lock)  # for `remove_abandoned`
         uid = os.urandom(6).hex()
         try:
             version, serve, environment = self._version(draft, request, 1)

@@ -30,9 +30,8 @@ from longboat.engines.shared.files import (
     find_program,
     locked,
     make_folder,
-    open_lock,
+    new_lock,
     remove_tree,
-    try_lock,
     write_bytes,
 )
 from longboat.engines.shared.home import Home, current_user, numbered_names
@@ -162,8 +161,7 @@ def create_run(home: Home, record: LocalRecord, diff: bytes | None) -> tuple[Run
     make_folder(temporary)
     try:
         files = RunFiles(temporary)
-        lock = open_lock(files.lock)
-        try_lock(lock)
+        lock = new_lock(files.lock)
         # Once submitted, a run is there, also after a power loss: its files, then its folder, then its name.
         make_folder(files.artifacts)
         if diff:

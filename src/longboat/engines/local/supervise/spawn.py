@@ -118,7 +118,8 @@ def reap_supervisors() -> None:
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
                 continue
-        _children.remove(pid)
+        with contextlib.suppress(ValueError):  # another thread was faster
+            _children.remove(pid)
 
 
 def nap(seconds: float) -> None:
