@@ -42,6 +42,10 @@ RULE: dict[str, tuple[str, ...]] = {
         "engines/kubernetes/observe/test_restarts.py::test_a_forged_record_makes_no_endless_list",
         "launcher/pod/restart/test_in_place.py::test_the_job_s_retries_decide_how_often",
     ),
+    "A pod that is replaced is made by the Job": (
+        "launcher/pod/restart/test_replacement.py::test_a_replacement_that_comes_while_the_old_one_is_silent",
+        "launcher/gang/test_handshake.py::test_the_token_of_another_gang_opens_nothing",
+    ),
     "**A trial is a copy of its sweep's template**": (
         f"{TRIALS}::test_a_record_that_was_changed_makes_no_trial",
         f"{TRIALS}::test_a_template_of_another_owner_vouches_for_nothing",
@@ -176,7 +180,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "**Notebooks** make their token": (
         "workbench/test_notebook.py::test_opens_in_the_folder_with_a_token_and_ends_without_a_trace",
-        "launcher/workbench/test_lab.py::test_no_flag_has_the_token_or_another_address",
+        "launcher/workbench/test_lab.py::test_no_flag_has_the_token",
     ),
     "Edits that come back": (
         "workbench/test_edits.py::test_paths_that_lead_out_or_into_git",
