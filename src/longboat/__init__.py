@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from longboat.launcher.trainer import should_stop as should_stop
     from longboat.launcher.trainer import step as step
     from longboat.launcher.trainer import world_size as world_size
-    from longboat.launcher.trainer_golden import golden as golden
+    from longboat.launcher.trainer_rare import batch_size as batch_size
+    from longboat.launcher.trainer_rare import golden as golden
     from longboat.sdk import *  # noqa: F403
 
 __version__ = "0.1.0"
 
 _TRAINER = ("checkpoint", "checkpoint_dir", "params", "rank", "resume_from", "should_stop", "step", "world_size")
 _RARE = {
+    "batch_size": "trainer_rare",
     "evaluated": "following",
-    "golden": "trainer_golden",
+    "golden": "trainer_rare",
     "new_checkpoints": "following",
     "sharded_checkpoint": "sharding",
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import longboat
-from longboat.launcher import trainer, trainer_golden
+from longboat.launcher import trainer, trainer_rare
 from tests.launcher.nodes import Node
 
 Make = Callable[..., Node]
@@ -84,7 +84,7 @@ def test_a_rank_with_longboat_installed_keeps_its_modules(make_node: Make) -> No
 def test_the_installed_package_gives_the_same_names(tmp_path: Path) -> None:
     for name in longboat._TRAINER:
         assert getattr(longboat, name) is getattr(trainer, name)
-    assert longboat.golden is trainer_golden.golden
+    assert longboat.golden is trainer_rare.golden
     with pytest.raises(AttributeError):
         longboat.no_such_name  # noqa: B018
     assert longboat.Job.__name__ == "Job"

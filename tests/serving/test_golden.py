@@ -70,17 +70,17 @@ def test_a_damaged_file_is_refused(data: bytes) -> None:
 def test_cases_of_a_trainer_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from longboat.launcher import trainer, trainer_golden
+    from longboat.launcher import trainer, trainer_rare
 
     monkeypatch.setenv("LONGBOAT_CHECKPOINT_DIR", str(tmp_path))
     trainer._files.clear()
-    trainer_golden.golden(np.zeros((1, 2)), [{"y": np.float32(0.5)}], path="/p", tolerance=0.01)
+    trainer_rare.golden(np.zeros((1, 2)), [{"y": np.float32(0.5)}], path="/p", tolerance=0.01)
     with trainer.checkpoint(1):
         pass
     with trainer.checkpoint(2):
-        trainer_golden.golden([[1], [2]], [1, 2])
+        trainer_rare.golden([[1], [2]], [1, 2])
     with pytest.raises(KeyError), trainer.checkpoint(3):
-        trainer_golden.golden([[3]], [3])
+        trainer_rare.golden([[3]], [3])
         raise KeyError("disk")
     with trainer.checkpoint(3):
         pass
@@ -92,15 +92,15 @@ def test_cases_of_a_trainer_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_cases_that_cannot_be_saved_break_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from longboat.launcher import trainer, trainer_golden
+    from longboat.launcher import trainer, trainer_rare
 
     monkeypatch.setenv("LONGBOAT_CHECKPOINT_DIR", str(tmp_path))
     trainer._files.clear()
     warned: list[str] = []
-    monkeypatch.setattr(trainer_golden, "_warn", warned.append)
-    trainer_golden.golden([1, 2], [1])
-    trainer_golden.golden(object(), object())
-    trainer_golden.golden([1], [object()])
+    monkeypatch.setattr(trainer_rare, "_warn", warned.append)
+    trainer_rare.golden([1, 2], [1])
+    trainer_rare.golden(object(), object())
+    trainer_rare.golden([1], [object()])
     with trainer.checkpoint(1) as folder:
         Path(folder, "model").write_text("x")
     assert json.loads((tmp_path / "step-1" / ".complete").read_text())["step"] == 1

@@ -57,9 +57,15 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
             raise told_of_run(error, run.name) from error
         ended = engine.wait(run.name)
     notify_of_end(engine, ended)
-    if not quiet:
+    if not quiet or is_untold(ended):
         summarise(ended, printer.say)
     return ended
+
+
+def is_untold(run: RunStatus) -> bool:
+    """Whether it failed without a rank that did, so that nothing in its log says why: its image, a timeout."""
+    failure = run.attempts[-1].failure if run.attempts else None
+    return run.phase == "failed" and (failure is None or failure.rank is None)
 
 
 def notify_of_end(engine: Engine, ended: RunStatus) -> None:
@@ -197,7 +203,9 @@ class RunWatcher:
         if waits and (run.reason or run.attempt <= before[1]):  # else why it waits was just said
             self.tell(f"longboat: {run.name} is {run.phase}{': ' if run.reason else ''}{clean(run.reason)}")
         elif run.attempt > max(before[1], self.shown):
-            self.tell(f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + 1}")
+            self.tell(
+                f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + run.resizes + 1}"
+            )
         elif before[0] == "pending":
             self.tell(f"longboat: {run.name} is {run.phase}")
 
@@ -236,7 +244,7 @@ def summarise(run: RunStatus, tell: Callable[[str], None]) -> None:
     """Print the outcome and where to look next, on stderr."""
     lasted = show_duration(run.ended - run.started) if run.ended and run.started else None
     time = f" in {lasted}" if lasted else ""
-    tries = f", attempt {run.attempt + 1} of {run.retries + 1}" if run.attempt else ""
+    tries = f", attempt {run.attempt + 1} of {run.retries + run.resizes + 1}" if run.attempt else ""
     if run.phase == "succeeded":
         tell(f"longboat: {run.name} {paint('succeeded', 'green', sys.stderr)}{time}{tries}")
         if parts := closing_counts(run):

@@ -18,6 +18,10 @@ Framework = Literal["torch", "tensorflow", "jax", "mpi", "none"]
 Access = Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"]
 ACCESS: tuple[Access, ...] = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 Medium = Literal["disk", "memory"]
+Grow = Literal["checkpoint", "never", "now"]
+GROWS: tuple[Grow, ...] = ("checkpoint", "never", "now")
+BatchOf = Literal["rank", "global"]
+BATCHES: tuple[BatchOf, ...] = ("rank", "global")
 
 FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow", "jax", "mpi", "none")
 
@@ -78,7 +82,10 @@ class Resources(Value, frozen=True):
 class Role(Value, frozen=True):
     name: str
     run: Command
-    nodes: int = 1
+    nodes: int = 1  # that are laid out
+    min_nodes: int | None = None  # of an elastic role, which may have so few (`core.elastic`)
+    max_nodes: int | None = None
+    nodes_before: int | None = None  # of an elastic role, in the attempt before
     procs: int = 1  # per node; `auto` is resolved already (one per GPU, else 1)
     image: str | None = None
     env: dict[str, str] = {}
@@ -142,6 +149,12 @@ class Retries(Value, frozen=True):
     on: tuple[int | str, ...] = ()  # exit codes and causes; empty means any failure
     backoff_s: float = 1.0  # before the first retry, doubling up to a minute
     restart: Literal["in-place", "new"] = "in-place"  # of ranks whose launchers live; "new": everything is made anew
+    resizes: int = 0  # attempts of an elastic run so far that only changed its size, and were no retries
+
+    @property
+    def last_attempt(self) -> int:
+        """The number of the last attempt that there may be."""
+        return self.count + self.resizes
 
 
 class Range(Value, frozen=True):
@@ -227,6 +240,8 @@ class Job(Value, frozen=True):
     artifacts: tuple[str, ...] = ()  # glob patterns inside the working copy, kept after the end
     retries: Retries = Retries()
     timeout_s: float | None = None
+    grow: Grow = "checkpoint"  # when an elastic job takes more nodes, once there is room
+    batch: BatchOf = "rank"  # what `longboat.batch_size` is given: each rank's, or that of all ranks together
     grace_s: float = 30.0
     stall_s: float | None = None  # a rank without a step or an output line for this long is hung; None: only reported
     queue: str | None = None

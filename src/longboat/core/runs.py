@@ -63,6 +63,9 @@ class Attempt(Value, frozen=True):
     restart: Literal["", "in-place", "new"] = ""  # how a retry was started; "": the first attempt, or not told
     replaced: tuple[str, ...] = ()  # nodes that got new pods, while the others were restarted in place
     running: float | None = None  # when its ranks ran
+    size: int | None = None  # nodes of the elastic role; None: the job has one size
+    gpus: int | None = None  # of an elastic run: that it had
+    resized: str = ""  # why it was ended although nothing was wrong: the next one has another size
 
 
 TimelinePhase = Literal["queued", "pulling", "setup", "training", "recovering"]
@@ -140,6 +143,9 @@ class RunStatus(Value, frozen=True):
     created: float
     nodes: int
     gpus: int
+    size: str = ""  # of an elastic run: "4 of 2-8 nodes"
+    size_reason: str = ""  # why it has no more nodes, or what is to change
+    resizes: int = 0  # attempts so far that only changed the size; they are no retries
     exit_code: int | None = None
     started: float | None = None  # first rank of the first attempt
     ended: float | None = None

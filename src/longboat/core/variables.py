@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from longboat.core.elastic.sizes import ranks_before
 from longboat.core.errors import Refused
 from longboat.core.jobs import EVALUATOR_ROLES, Job, Role, Scalar
 
@@ -236,6 +237,7 @@ def _node_identity(seat: NodeSeat, facts: RunFacts, starter: str) -> dict[str, s
         "LONGBOAT_NODE_ADDRESSES": facts.addresses_text,
         "LONGBOAT_GPUS_PER_NODE": str(seat.role.resources.gpus.count),
         "LONGBOAT_WORLD_SIZE": str(facts.world_size),
+        **_elastic(seat.job),
         **param_variables(seat.job.params),
     }
     if starter == "longboat":
@@ -272,6 +274,13 @@ def _open_mpi(facts: RunFacts) -> dict[str, str]:
             OMPI_MCA_hwloc_base_binding_policy="none",  # else every node binds to the machine's first cores
         )
     return env
+
+
+def _elastic(job: Job) -> dict[str, str]:
+    """What tells a trainer that the number of ranks is another than in the attempt before, and whose its batch is."""
+    before = ranks_before(job)
+    env = {} if before is None else {"LONGBOAT_WORLD_SIZE_CHANGED": str(before)}
+    return {**env, "LONGBOAT_BATCH": job.batch} if job.batch != "rank" else env
 
 
 def _aliases(seat: NodeSeat, facts: RunFacts) -> dict[str, str]:

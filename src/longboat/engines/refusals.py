@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from longboat.core.elastic.sizes import as_submitted
 from longboat.core.errors import NotFound, Refused, UsageError
 from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.jobs import DataImport, Gpus, Job
@@ -50,7 +51,7 @@ def check_same_job(run: RunStatus, job: Job) -> None:
     """A run id that is given again stands for the same job, or it is a mistake. `job`: as `run.spec` shows jobs."""
     if run.spec is None:
         return
-    changed = changed_fields(run.spec, job)
+    changed = changed_fields(as_submitted(run.spec), job)
     if changed:
         raise UsageError(
             f"the run {run.name} exists already, of another job: not the same {listing(changed, 8)}",

@@ -126,6 +126,34 @@ class Backfill:
             passes=tuple(reservation.name for reservation in self.reservations if self._meets(gang, reservation)),
         )
 
+    def could_start(self, gang: QueuedGang) -> bool:
+        """Whether it would start if it were judged now. It is not queued, and nothing is taken."""
+        if self._strict is not None and self._meet(gang, self._strict):
+            return False
+        lasts = UNKNOWN if gang.lasts_s is None else gang.lasts_s
+        if not self._start(gang, lasts):
+            return False
+        self._withdraw(gang)
+        if not self._queue:
+            return True
+        self._reserve_all()
+        if not self._start(gang, lasts):
+            return False
+        self._withdraw(gang)
+        return True
+
+    def start(self, gang: QueuedGang) -> None:
+        """Have a gang start that could."""
+        lasts = UNKNOWN if gang.lasts_s is None else gang.lasts_s
+        if self._start(gang, lasts):
+            self._note_start(gang, lasts)
+
+    def competes(self, gang: QueuedGang, waiting: Sequence[QueuedGang]) -> bool:
+        """Whether somebody who waits without a reservation asks for something that this gang asks for."""
+        self._reserve_all()
+        reserved = {reservation.name for reservation in self.reservations}
+        return any(other.name not in reserved and self._meet(gang, other) for other in waiting)
+
     def start_of(self, name: str) -> float | None:
         """When a gang that waits will start, as far as ends are known; None: they are not, or too many are ahead."""
         self._reserve_all()

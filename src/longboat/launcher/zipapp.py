@@ -9,7 +9,7 @@ import sys
 
 from longboat.launcher.vendored import FILES, PACKED
 
-FOR_RANKS = ("trainer.py", "trainer_golden.py", "following.py", "rank_package.py", "sharding.py")
+FOR_RANKS = ("trainer.py", "trainer_rare.py", "following.py", "rank_package.py", "sharding.py")
 """What `import longboat` gives a trainer: with its docstrings, which `help` shows."""
 _QUOTES = b'"' * 3
 _TYPES = b"if TYPE_CHECKING:"

@@ -62,8 +62,12 @@ def gpu_hours(run: RunStatus, now: float) -> float | None:
     """GPUs times the hours that attempts have had them; None for a run without GPUs."""
     if not run.gpus:
         return None
-    spans = [(attempt.ended or run.ended or now) - attempt.started for attempt in run.attempts]
-    return round(run.gpus * sum(max(0.0, span) for span in spans) / 3600, 4)
+    spans = [
+        (run.gpus if attempt.gpus is None else attempt.gpus)
+        * max(0.0, (attempt.ended or run.ended or now) - attempt.started)
+        for attempt in run.attempts
+    ]
+    return round(sum(spans) / 3600, 4)
 
 
 def findings(run: RunStatus) -> tuple[str, ...]:

@@ -44,22 +44,47 @@ class SimulatedPod:
 
 
 class SimulatedJob:
-    __slots__ = ("trace", "name", "tasks", "created", "left", "started", "has_run", "round")
+    __slots__ = (
+        "trace", "name", "sizes", "gpus", "tasks", "created", "left", "started", "has_run", "round", "grows_at"
+    )  # fmt: skip
 
-    def __init__(self, trace: TraceJob, name: str, largest: int) -> None:
+    def __init__(self, trace: TraceJob, name: str, largest: int, sizes: tuple[int, ...] = ()) -> None:
         self.trace, self.name = trace, name
-        self.tasks = [
-            SimulatedPod(self, f"{name}-{index}", gpus) for index, gpus in enumerate(shares(trace.gpus, largest))
-        ]
+        self.sizes = sizes or (trace.gpus,)  # GPUs that it may have together, the smallest first
+        self.gpus = 0
+        self.tasks: list[SimulatedPod] = []
+        self.resize(self.sizes[0], largest)
+        self.grows_at: float | None = None
         self.created = trace.submitted  # of its pods: later than the job's if they were evicted
-        self.left = trace.duration
+        self.left = trace.duration  # with all its GPUs; with half of them it takes twice as long
         self.started: float | None = None
         self.has_run = False
         self.round = 0  # how often it was started: ends of earlier rounds are void
 
+    def resize(self, gpus: int, largest: int) -> None:
+        """None of its pods has a place."""
+        self.gpus = gpus
+        self.tasks = pods_of(self, gpus, largest)
+
+    @property
+    def speed(self) -> float:
+        return self.gpus / self.trace.gpus
+
     @property
     def is_gang(self) -> bool:
         return len(self.tasks) > 1
+
+
+def pods_of(job: SimulatedJob, gpus: int, largest: int) -> list[SimulatedPod]:
+    """Its pods with so many GPUs together."""
+    return [SimulatedPod(job, f"{job.name}-{index}", each) for index, each in enumerate(shares(gpus, largest))]
+
+
+def elastic_sizes(gpus: int, share: float, chance: float) -> tuple[int, ...]:
+    """The sizes of a job: of an elastic one all of its GPUs, half and a quarter of them; at least one."""
+    if gpus < 2 or chance >= share:
+        return (gpus,)
+    return tuple(sorted({max(1, gpus // 4), max(1, gpus // 2), gpus}))
 
 
 def shares(gpus: int, largest: int) -> list[int]:

@@ -12,12 +12,12 @@ from longboat.fitting.backfill import MOST_RESERVED, Backfill, QueuedGang, Upcom
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
-from longboat.simulator.entities import SimulatedJob, SimulatedMachine, SimulatedPod
+from longboat.simulator.entities import SimulatedJob, SimulatedMachine, SimulatedPod, pods_of
 
 
 class SimulatedGate:
-    def __init__(self, resource: str) -> None:
-        self._resource = resource
+    def __init__(self, resource: str, largest: int) -> None:
+        self._resource, self._largest = resource, largest
         self._fleet = Fleet(())
         self._shapes: dict[int, PodShape] = {}
 
@@ -42,11 +42,11 @@ class SimulatedGate:
 
     def admit(
         self, waiting: Iterable[SimulatedJob], coming: Iterable[SimulatedMachine], now: float
-    ) -> list[SimulatedJob]:
-        """Jobs of the queue that start now."""
+    ) -> list[tuple[SimulatedJob, int]]:
+        """Jobs of the queue that start now, and with how many GPUs."""
         upcoming = [UpcomingNode(shape=self._node(machine), ready=machine.ready_at) for machine in coming]
         decision = Backfill(self._fleet, now, upcoming=upcoming)
-        jobs: list[SimulatedJob] = []
+        jobs: list[tuple[SimulatedJob, int]] = []
         hopeless: set[tuple[int, ...]] = set()
         count = 0
         for job in waiting:
@@ -54,14 +54,18 @@ class SimulatedGate:
             # Alike jobs fare alike; only the first who wait have reservations.
             if sizes in hopeless and count >= MOST_RESERVED:
                 continue
-            pods = tuple(self._pod(task) for task in job.tasks)
-            if decision.judge(QueuedGang(name=job.name, pods=pods, waited_s=now - job.created)).starts:
-                jobs.append(job)
+            gpus = next((size for size in job.sizes[:0:-1] if decision.could_start(self._gang(job, size, now))), None)
+            if decision.judge(self._gang(job, gpus or job.gpus, now)).starts:
+                jobs.append((job, gpus or job.gpus))
             else:
                 hopeless.add(sizes)
                 count += 1
         decision.undo()
         return jobs
+
+    def _gang(self, job: SimulatedJob, gpus: int, now: float) -> QueuedGang:
+        tasks = job.tasks if gpus == job.gpus else pods_of(job, gpus, self._largest)
+        return QueuedGang(name=job.name, pods=tuple(map(self._pod, tasks)), waited_s=now - job.created)
 
     def _node(self, machine: SimulatedMachine) -> NodeShape:
         return NodeShape(name=machine.name, allocatable=((self._resource, machine.gpus),))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from longboat.autoscaler.model.snapshot import Pool
+from longboat.simulator.elastic.world import ElasticWorld
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.results import PolicyOutcome
 from longboat.simulator.traces import Trace
@@ -32,7 +33,7 @@ class Replay:
     def __init__(self, trace: Trace, pools: Sequence[Pool], policy: Policy, conditions: Conditions) -> None:
         self.trace, self.policy = trace, policy
         self.start = trace.jobs[0].submitted
-        self.world = World(pools, conditions, policy.habits, start=self.start)
+        self.world: World = ElasticWorld(pools, conditions, policy.habits, start=self.start)
         self.next_job = 0
         self.tick = NEVER
         self.last_change = self.start

@@ -19,7 +19,7 @@ from longboat.simulator.metrics import PolicyMetrics
 from longboat.simulator.scheduler import Ranking, Scheduler
 from longboat.simulator.traces import TraceJob
 
-END, READY = 0, 1
+END, READY, GROW = 0, 1, 2
 LATE = 3.0
 """A machine that takes so many boot times is not waited for: the autoscaler gives it up then."""
 Event = tuple[float, int, int, object, int]
@@ -33,6 +33,7 @@ class Conditions(Value, frozen=True):
     stockouts: float = 0.0  # share of orders that a provider refuses
     never_join: float = 0.0  # share of machines that never become nodes
     is_protected: bool = True  # trainings carry the annotations by which other autoscalers leave them alone
+    elastic: float = 0.0  # share of the jobs with several GPUs that may also have half or a quarter of them
     seed: int = 0
 
 
@@ -66,7 +67,9 @@ class World:
         self.booting: dict[str, SimulatedMachine] = {}
         self.events: list[Event] = []
         self._scheduler = Scheduler(conditions.ranking or habits.ranking)
-        self._gate = SimulatedGate(next(iter(self.pools.values())).gpu_resource) if habits.whole_gangs else None
+        self._gate = (
+            SimulatedGate(next(iter(self.pools.values())).gpu_resource, self.largest) if habits.whole_gangs else None
+        )
         self._shapes: Counter[tuple[int, ...]] = Counter()
         self._chance = random.Random(conditions.seed)
         self._count = self._machine_count = self._job_count = 0
@@ -173,17 +176,21 @@ class World:
 
     def submit(self, trace: TraceJob, now: float) -> None:
         self._job_count += 1
-        job = SimulatedJob(trace, f"job-{self._job_count}", self.largest)
+        job = SimulatedJob(trace, f"job-{self._job_count}", self.largest, self._sizes(trace))
         self.tally.demand += trace.gpus
         self.tally.requested += trace.gpus * trace.duration
         self._enqueue(job, now)
+
+    def _sizes(self, trace: TraceJob) -> tuple[int, ...]:
+        """GPUs that the job may have together, the smallest first."""
+        return (trace.gpus,)
 
     def _enqueue(self, job: SimulatedJob, now: float) -> None:
         job.created = now
         self.changes += 1
         # At the gate a new job queues behind those that wait.
         is_behind = bool(self.waiting) and self._gate is not None
-        if not is_behind and self._place(job, now):
+        if not is_behind and any(self._place(job, now, size) for size in reversed(job.sizes)):
             return
         self.waiting[job] = None
         self._shapes[self._shape(job)] += 1
@@ -198,10 +205,11 @@ class World:
 
     def schedule(self, now: float) -> None:
         """Give places to those who wait, the oldest first."""
-        if not self.waiting:
-            return
-        if self._gate is not None:
+        if self.waiting and self._gate is not None:
             self._admit(self._gate, now)
+        if not self.waiting:
+            self._plan_growth(now)
+        if not self.waiting or self._gate is not None:
             return
         hopeless: set[tuple[int, ...]] = set()
         for job in list(self.waiting):
@@ -215,10 +223,10 @@ class World:
             if len(hopeless) >= len(self._shapes):
                 return
 
-    def _stop_waiting(self, job: SimulatedJob) -> None:
-        """Remove a job from those that wait."""
+    def _stop_waiting(self, job: SimulatedJob, shape: tuple[int, ...] | None = None) -> None:
+        """Remove a job from those that wait; `shape`: with which it waited."""
         del self.waiting[job]
-        shape = self._shape(job)
+        shape = self._shape(job) if shape is None else shape
         self._shapes[shape] -= 1
         if not self._shapes[shape]:
             del self._shapes[shape]
@@ -229,12 +237,16 @@ class World:
         if all(max(shape[:2]) > largest for shape in self._shapes):
             return
         coming = [machine for machine in self.booting.values() if now <= machine.asked + LATE * machine.pool.boot_s]
-        for job in gate.admit(self.waiting, coming, now):
-            if self._place(job, now):
-                self._stop_waiting(job)
+        for job, gpus in gate.admit(self.waiting, coming, now):
+            shape = self._shape(job)
+            if self._place(job, now, gpus):
+                self._stop_waiting(job, shape)
 
-    def _place(self, job: SimulatedJob, now: float) -> bool:
-        """Bind what fits; whole gangs or nothing where the policy holds gangs together. True: it runs."""
+    def _place(self, job: SimulatedJob, now: float, gpus: int | None = None) -> bool:
+        """Bind what fits; whole gangs or nothing where the policy holds gangs together. True: it runs. `gpus`: of a job
+        without a place, those that it is to have."""
+        if gpus not in (None, job.gpus):
+            job.resize(gpus or job.gpus, self.largest)
         placed: list[SimulatedPod] = []
         is_whole = True
         for task in job.tasks:
@@ -251,6 +263,8 @@ class World:
         elif self.whole_gangs:
             for task in placed:
                 self._unbind(task, now, is_undone=True)
+            if job.gpus != job.sizes[0]:
+                job.resize(job.sizes[0], self.largest)
         if self.waiting and (is_whole or not self.whole_gangs) and placed:
             self.calls += 1
         return is_whole
@@ -287,23 +301,19 @@ class World:
         job.started = now
         job.round += 1
         self.running[job] = None
-        self.tally.running += job.trace.gpus
+        self.tally.running += job.gpus
         if not job.has_run:
             job.has_run = True
             self.tally.started(now - job.trace.submitted, is_gang=job.is_gang)
-        self._later(now + job.left, END, job, job.round)
+        self._later(now + job.left / job.speed, END, job, job.round)
 
     def _interrupt(self, job: SimulatedJob, now: float) -> None:
         if job.started is not None:
             ran = now - job.started
             every = self.conditions.checkpoint_s
             saved = ran // every * every if every else 0.0
-            self.tally.lost += (ran - saved) * job.trace.gpus
-            job.left -= saved
-            job.started = None
-            job.round += 1
-            del self.running[job]
-            self.tally.running -= job.trace.gpus
+            self.tally.lost += (ran - saved) * job.gpus
+            self._pause(job, saved)
         else:
             held = sum(task.gpus * (now - task.bound_at) for task in job.tasks if task.machine is not None)
             self.tally.held_partial += held
@@ -311,7 +321,22 @@ class World:
         for task in job.tasks:
             if task.machine is not None:
                 self._unbind(task, now)
+        job.resize(job.sizes[0], self.largest)
         self._enqueue(job, now)
+
+    def _pause(self, job: SimulatedJob, ran: float) -> None:
+        """It runs no more, and what it did in so many seconds is done."""
+        job.left -= ran * job.speed
+        job.started = job.grows_at = None
+        job.round += 1
+        del self.running[job]
+        self.tally.running -= job.gpus
+
+    def _plan_growth(self, now: float) -> None:
+        """Nobody waits: who may grow into what is free. See `ElasticWorld`."""
+
+    def _grow(self, job: SimulatedJob, now: float) -> None:
+        """It is at a checkpoint from which it may go on with more GPUs."""
 
     # Events
 
@@ -327,6 +352,9 @@ class World:
             if kind == END and isinstance(subject, SimulatedJob):
                 if subject.round == number and subject.started is not None:
                     self._finish(subject, now)
+            elif kind == GROW and isinstance(subject, SimulatedJob):
+                if subject.round == number and subject in self.running:
+                    self._grow(subject, now)
             elif isinstance(subject, SimulatedMachine) and subject.name in self.machines:
                 self._join(subject, now)
         return self.changes != before
@@ -336,7 +364,7 @@ class World:
         for task in job.tasks:
             self._unbind(task, now)
         self.tally.finished += 1
-        self.tally.running -= job.trace.gpus
+        self.tally.running -= job.gpus
         self.tally.demand -= job.trace.gpus
         self.changes += 1
 

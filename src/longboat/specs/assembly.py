@@ -17,7 +17,9 @@ from longboat.core.jobs import (
     Retries,
     Role,
 )
-from longboat.specs.fields.field_table import MAX_NODES, ROLE_FIELDS
+from longboat.specs.elastic_commands import fixed_count, range_of_command, without_range
+from longboat.specs.fields.field_table import ROLE_FIELDS
+from longboat.specs.fields.node_counts import MAX_NODES, NodeRange
 from longboat.specs.fields.rules import clean_target, is_below
 from longboat.specs.fields.scalars import FieldPath, nearest, quote
 from longboat.specs.yaml.yaml_tree import YamlNode
@@ -35,6 +37,8 @@ def role_fields(values: Fields) -> dict[str, dict[str, Any]]:
     for name, own in roles.items():
         own = own or {}
         filled[name] = {**shared, **own}
+        if (bounds := range_of_command(filled[name].get("run"))) is not None and "nodes" not in filled[name]:
+            filled[name]["nodes"] = NodeRange(low=bounds[0], high=bounds[1])
         if "env" in shared or "env" in own:
             filled[name]["env"] = {**(shared.get("env") or {}), **(own.get("env") or {})}
     return filled
@@ -55,6 +59,7 @@ def check_contradictions(values: Fields, root: YamlNode, at: FieldPath) -> None:
             close = nearest(name, roles)
             at.into("ends").problem(node, f"found {quote(name)}, expected one of the roles {known}{close}")
     _check_size(roles, root, at)
+    _check_elastic(roles, values, root, at)
     _check_data(values, given, root, at)
 
 
@@ -102,8 +107,29 @@ def _check_size(roles: dict[str, dict[str, Any]], root: YamlNode, at: FieldPath)
         at.problem(root, f"the job has {ranks} ranks (nodes x procs), expected at most {MAX_RANKS}")
 
 
+def _check_elastic(roles: dict[str, dict[str, Any]], values: Fields, root: YamlNode, at: FieldPath) -> None:
+    """What a range of nodes cannot be together with."""
+    elastic = [name for name, role in roles.items() if isinstance(role.get("nodes"), NodeRange)]
+    if len(elastic) > 1:
+        hint = "nodes: 2 in all roles but one"
+        at.problem(root, f"the roles {', '.join(elastic)} have ranges of nodes, expected at most one", hint=hint)
+    for name in elastic:
+        if (fixed := fixed_count(roles[name].get("run"))) is not None:
+            message = f"the command of role {name} says {fixed}, and its nodes are a range"
+            at.problem(root, message, hint="leave it out of the command: it follows what the run has")
+        if name in PASSIVE_ROLES:
+            at.problem(root, f"the role {name} has a range of nodes, and no other role would notice its size change")
+    if elastic and values.get("sweep") is not None:
+        at.problem(root, "trials of a sweep have one size", hint="nodes: N, or a run of its own")
+
+
 def _count(value: object) -> int:
-    return value if isinstance(value, int) else 1
+    """Of a range its end: what is checked for the largest size holds for all."""
+    return value.high if isinstance(value, NodeRange) else value if isinstance(value, int) else 1
+
+
+def _bounds(value: object) -> tuple[int | None, int | None]:
+    return (value.low, value.high) if isinstance(value, NodeRange) else (None, None)
 
 
 def procs_of(role: Fields) -> int:
@@ -118,8 +144,10 @@ def make_roles(values: Fields) -> tuple[Role, ...]:
     return tuple(
         Role(
             name=name,
-            run=role["run"],
+            run=without_range(role["run"]) if isinstance(role.get("nodes"), NodeRange) else role["run"],
             nodes=_count(role.get("nodes")),
+            min_nodes=_bounds(role.get("nodes"))[0],
+            max_nodes=_bounds(role.get("nodes"))[1],
             procs=procs_of(role),
             image=role.get("image"),
             env=role.get("env") or {},
@@ -161,6 +189,8 @@ def make_job(values: Fields, *, name: str, framework: Framework, reason: str) ->
         checkpoints=values.get("checkpoints", Checkpoints()),
         artifacts=values.get("artifacts", ()),
         retries=values.get("retries", Retries()),
+        grow=values.get("grow", "checkpoint"),
+        batch=values.get("batch", "rank"),
         timeout_s=values.get("timeout"),
         grace_s=values.get("grace", 30.0),
         stall_s=values.get("stall"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from longboat.core.elastic.sizes import is_elastic_role
 from longboat.core.jobs import DEFAULT_ROLE, Checkpoints, Gpus, Job, Keep, Retries, Role, Secret, Serve, Volume
 from longboat.core.resources import format_duration, format_quantity
 from longboat.specs.fields.composites import Shape, kind_below
@@ -65,6 +66,8 @@ def _texts(job: Job) -> dict[str, Any]:
 def _limits(job: Job) -> dict[str, Any]:
     return _given(
         {
+            "grow": None if job.grow == "checkpoint" else job.grow,
+            "batch": None if job.batch == "rank" else job.batch,
             "timeout": None if job.timeout_s is None else format_duration(job.timeout_s),
             "grace": None if job.grace_s == 30.0 else format_duration(job.grace_s),
             "stall": None if job.stall_s is None else format_duration(job.stall_s),
@@ -82,7 +85,7 @@ def _role(role: Role) -> dict[str, Any]:
     return _given(
         {
             "run": role.run if isinstance(role.run, str) else list(role.run),
-            "nodes": role.nodes,
+            "nodes": {"min": role.min_nodes, "max": role.max_nodes} if is_elastic_role(role) else role.nodes,
             "procs": role.procs,
             "image": role.image,
             "env": dict(role.env) or None,

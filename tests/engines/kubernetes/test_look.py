@@ -6,7 +6,7 @@ import msgspec
 
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.gate.decide import GateCandidate, decide_gate
-from longboat.engines.kubernetes.gate.serve import created_within
+from longboat.engines.kubernetes.gate.waiting_runs import created_within
 from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, predicted
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.engines.shared.home import current_user

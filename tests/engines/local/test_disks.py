@@ -160,15 +160,16 @@ def test_two_users_share_the_real_gpus(open_folder: Path, monkeypatch: pytest.Mo
     os.chown(theirs, NOBODY, NOBODY)
 
     def try_one() -> object:
-        queue = SlotTicket(Home(theirs), run="theirs", number=1, request=ask(1), priority=0)
+        queue = SlotTicket(Home(theirs), run="theirs", number=1, requests=[ask(1)], priority=0)
         try:
-            return queue.try_start(machine(*REAL))[0]
+            choice, _ = queue.try_start(machine(*REAL))
+            return choice.reason if choice.place is None else None
         finally:
             queue.release()
 
     assert as_nobody(try_one) == "None"  # it makes the lock files, which then belong to it
-    mine = SlotTicket(Home(open_folder / "mine"), run="mine", number=1, request=ask(2), priority=0)
-    assert mine.try_start(machine(*REAL))[0] is None
+    mine = SlotTicket(Home(open_folder / "mine"), run="mine", number=1, requests=[ask(2)], priority=0)
+    assert mine.try_start(machine(*REAL))[0].place == 0
     assert as_nobody(try_one) == "waits for 1 GPU (0 free)"
     mine.release()
     assert as_nobody(try_one) == "None"

@@ -110,6 +110,10 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
 @click.option("--checkpoint", default="30m", show_default=True, metavar="TIME", help="How often jobs save their work.")
 @click.option("--protect/--no-protect", default=True, help="Trainings carry other autoscalers' do-not-evict marks.")
 @click.option(
+    "--elastic", type=click.FloatRange(0, 1), metavar="SHARE", default=0.0,
+    help="Share of jobs with several GPUs that may also run with half or a quarter of them.",
+)  # fmt: skip
+@click.option(
     "--stockouts", type=click.FloatRange(0, 1), metavar="SHARE", default=0.0, help="Share of orders that are refused."
 )
 @click.option(

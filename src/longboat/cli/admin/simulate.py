@@ -68,6 +68,7 @@ def command_of(given: dict[str, Any]) -> tuple[SimulateOptions, Conditions]:
         checkpoint_s=parse_duration(given.pop("checkpoint")),
         stockouts=given.pop("stockouts"),
         never_join=given.pop("never_join"),
+        elastic=given.pop("elastic"),
         is_protected=given.pop("protect"),
         seed=given["seed"],
     )

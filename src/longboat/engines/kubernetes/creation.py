@@ -127,7 +127,7 @@ def templates_of(record: Record, record_hash: str, secret: Mapping[str, Any], ow
 def make_attempt(client: Client, snapshot: RunSnapshot, attempt: int, start: AttemptStart, owner: Owner) -> None:
     """The objects of a later attempt, of what the submitter made. Raises CannotRetry and Foreign."""
     record = snapshot.record
-    if attempt > record.job.retries.count:
+    if attempt > record.job.retries.last_attempt:
         raise CannotRetry(f"attempt {attempt + 1} is one more than the job's retries allow")
     first = _first_secret(client, snapshot)
     templates = _vouching(client, snapshot, first)

@@ -75,7 +75,7 @@ def role_names(job: Job, run: str, attempt: int, kind: WorkloadKind) -> dict[str
     taken = {role.name for role in job.roles}
     names: dict[str, str] = {}
     for role in job.roles:
-        numbers = len(f"-{role.nodes - 1}") + (len("-0-12345") if kind == "jobset" else 0)
+        numbers = len(f"-{(role.max_nodes or role.nodes) - 1}") + (len("-0-12345") if kind == "jobset" else 0)
         room = LABEL_LIMIT - len(attempt_name(run, attempt)) - len("-") - numbers
         if len(role.name) <= room:
             names[role.name] = role.name

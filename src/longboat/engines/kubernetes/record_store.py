@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from longboat.core.elastic.sizes import as_submitted
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.guards.decoding import decoder
 from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
 from longboat.core.jobs import Job
 from longboat.core.runs import Attempt
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, at_present
 from longboat.engines.kubernetes.slim_objects import SlimRecord
 from longboat.engines.lifecycle.priorities import HIGHEST, LOWEST
 from longboat.engines.shared.stop_request import StopRequest
@@ -167,7 +168,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
         raise BadRecord(name, f"in namespace {namespace} says that it is about {about}; nothing is done about it")
     if not _UID.fullmatch(record.uid):
         raise BadRecord(name, "is damaged: its uid is none")
-    _check_size(name, record.job)
+    _check_size(name, as_submitted(record.job))  # an elastic one at its largest
     if is_expired is not (state.expired is not None) or (is_expired and not state.is_final):
         raise BadRecord(name, "is damaged: it says that a run has expired which is not one that did")
     if not abs(state.expired or 0.0) < MOST_MOMENT:
@@ -175,7 +176,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     if not 0 <= state.attempt <= MOST_ATTEMPTS:
         raise BadRecord(name, f"is damaged: it says that attempt {state.attempt + 1} is next")
     drill = str((metadata.get("annotations") or {}).get(DRILL) or "")[:MOST_DRILL]
-    return msgspec.structs.replace(_with_priority(record, metadata), drill=drill), state
+    return msgspec.structs.replace(at_present(_with_priority(record, metadata), state), drill=drill), state
 
 
 def has_wild_number(text: str) -> bool:

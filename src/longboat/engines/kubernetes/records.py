@@ -5,6 +5,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any, Literal
 
+import msgspec
+
+from longboat.core.elastic.sizes import at_attempt, is_elastic, sizes
 from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
@@ -102,6 +105,7 @@ class Gate(Value, frozen=True):
     tries: int = 0
     let_in: float | None = None  # when; None while it waits
     not_before: float = 0.0
+    fits: bool = False  # of an elastic run: its size was chosen for the room there was
     reason: str = ""  # why it waits; of a run that was let in before others, why it could be
 
 
@@ -129,6 +133,12 @@ class State(Stored, frozen=True):
     checkpoint: str | None = None
     step: int | None = None  # of the last attempt that told one, once it has ended
     metrics: dict[str, float] = {}
+    size: int | None = None  # of an elastic run: nodes of its elastic role; None: as it was submitted
+    size_reason: str = ""  # why it has no more, or what it waits for to have another number
+    resizes: int = 0  # attempts so far that only changed the size
+    wanted: int | None = None  # the size that it is to have from its next checkpoint on
+    seen: str | None = None  # the newest checkpoint when that came to be wanted; empty: there was none
+    target: int | None = None  # the attempt is being ended for this size
     facts: tuple[str, ...] = ()  # what was seen when it ended, for the post-mortem
     expired: float | None = None  # when its objects were removed; this record and what is in storage are left
 
@@ -150,6 +160,18 @@ class State(Stored, frozen=True):
         """Attempts that were restarted in place in the pods of this one."""
         later = sorted((known.number, known.restart) for known in self.attempts if known.number > attempt)
         return [number for number, _ in takewhile(lambda each: each[1] == "in-place", later)]
+
+
+def at_present(record: Record, state: State) -> Record:
+    """The record of an elastic run with the job as its present attempt has it; any other as it is.
+
+    It begins with its smallest size: no more is wanted of whoever buys machines. The gate gives it what there is.
+    """
+    if not is_elastic(record.job):
+        return record
+    size = sizes(record.job)[0] if state.size is None else state.size
+    job = at_attempt(record.job, size, resizes=state.resizes, attempts=state.attempts, attempt=state.attempt)
+    return msgspec.structs.replace(record, job=job)
 
 
 def replaced_nodes(record: Record, state: State) -> list[tuple[int, str]]:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from longboat.bundles import durable
+from longboat.core.elastic.sizes import at_attempt, is_elastic
 from longboat.core.guards.formats import FORMAT, NewerFormat, Stored
 from longboat.core.jobs import Job
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
@@ -84,6 +85,10 @@ class LocalState(Stored, frozen=True):
     metrics: dict[str, float] = {}
     priority: int | None = None  # where it is another than the job's
     succeeded: tuple[str, ...] = ()  # of the runs that it starts after, those that were seen to have succeeded
+    size: int | None = None  # of an elastic run: nodes of its elastic role
+    size_reason: str = ""  # why it has no more, or what it waits for to have another number
+    resizes: int = 0  # attempts so far that only changed the size
+    target: int | None = None  # the attempt is being ended for this size; 0: for what fits then
     serial: int = 0  # counts what was written: of two files the one with the higher number holds
 
     @property
@@ -226,6 +231,14 @@ def changed_attempt(state: LocalState, **changes: object) -> tuple[Attempt, ...]
     present = next((attempt for attempt in state.attempts if attempt.number == state.attempt), None)
     present = present or Attempt(number=state.attempt, started=time.time())
     return (*before, msgspec.structs.replace(present, **changes))
+
+
+def at_present(record: LocalRecord, state: LocalState) -> LocalRecord:
+    """The record of an elastic run with the job as its present attempt has it; any other as it is."""
+    if not is_elastic(record.job):
+        return record
+    job = at_attempt(record.job, state.size, resizes=state.resizes, attempts=state.attempts, attempt=state.attempt)
+    return msgspec.structs.replace(record, job=job)
 
 
 def replace(state: LocalState, **changes: object) -> LocalState:

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import NotFound
-from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
+from longboat.engines.local.records import LocalRecord, LocalState, RunFolder, at_present
 
 if TYPE_CHECKING:
     from longboat.core.layouts import NodeLayout
@@ -18,10 +19,11 @@ LAUNCHER = os.fspath(Path(__file__).parents[2] / "launcher" / "__main__.py")
 
 class RunFiles(RunFolder):
     def record(self) -> LocalRecord:
-        """The record; where the file is damaged, rebuilt from the attempts' files. Raises NewerFormat."""
+        """The record, of an elastic run at its present size; where the file is damaged, rebuilt from the attempts'
+        files. Raises NewerFormat."""
         record = self.stored_record()
         if record is not None:
-            return record
+            return at_present(record, self.stored_state() or LocalState()) if is_elastic(record.job) else record
         self._check_there()
         self.check_format()
         from longboat.engines.local.rebuilding import rebuilt_record

@@ -11,10 +11,10 @@ from longboat.bundles.disk import full_disk
 from longboat.core.errors import EngineError
 from longboat.core.runs import RunStatus, latest_step
 from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
-from longboat.engines.local.records import LocalRecord, LocalState
+from longboat.engines.local.records import LocalRecord, LocalState, at_present
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses, reports_of
-from longboat.engines.shared.files import read_value
+from longboat.engines.shared.files import log_line, read_value
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.run_summary import brief, with_digest
 from longboat.engines.shared.secret_urls import redacted_job
@@ -74,6 +74,7 @@ def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None 
     """Status for lists; `files`: read the step of a run that has not ended."""
     import msgspec
 
+    record = at_present(record, state)  # it may have been read while the run had another size
     if files is not None and state.started is not None and not state.is_final:
         step, metrics = latest_step(rank_statuses(files, record, state))
     else:
@@ -94,6 +95,7 @@ def _newest_in(folder: str) -> Path | None:
 def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunStatus:
     import msgspec
 
+    record = at_present(record, state)
     ranks = rank_statuses(files, record, state)
     step, metrics = latest_step(ranks)
     newest: Path | str | None = None
@@ -117,6 +119,16 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         spec=redacted_job(record.job),
     )
     return with_timeline(status, {attempt: _marks(files, attempt) for attempt in files.attempts()})
+
+
+def notify(home: Home, record: LocalRecord, state: LocalState) -> None:
+    """Tell whoever wants to know that a run has ended."""
+    from longboat.engines.lifecycle.notices import send_detached
+
+    try:
+        send_detached(home, brief_status(record, state))
+    except OSError as error:
+        log_line(f"no notice of the end was sent: {error.strerror}")
 
 
 def _images(files: RunFiles, record: LocalRecord) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Attempt, Explanation, Failure, RankReport, RunStatus
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 from longboat.engines.shared.advice import ADVICE, next_steps
 
 _SILENT_S = 600.0
@@ -78,12 +78,20 @@ def _running(status: RunStatus) -> Explanation:
         for rank in silent
     )
     headline = "it is running, but some ranks are silent" if silent else "it is running"
+    headline += _size_words(status)
     headline += f": {status.reason}" if status.reason else ""
     facts = (*status.findings, *facts)
     if status.findings and not silent and not status.reason:
         headline = "it is running, and something is to be looked at"
     steps = ("set `stall` in the job file to have hung ranks ended with their Python stacks",) if silent else ()
     return _explanation(status, headline, facts=(*facts, *_attempt_facts(status)), next_steps=steps)
+
+
+def _size_words(status: RunStatus) -> str:
+    """Of an elastic run, how large it is and why."""
+    if not status.size:
+        return ""
+    return f" with {status.size}" + (f" ({status.size_reason})" if status.size_reason else "")
 
 
 def _post_mortem(
@@ -142,11 +150,13 @@ def _attempt_facts(status: RunStatus) -> tuple[str, ...]:
         return ()
     facts = []
     for attempt in status.attempts:
-        how = attempt.failure.cause if attempt.failure else ("still going" if attempt.ended is None else "ended well")
+        how = attempt.failure.cause if attempt.failure else attempt.resized
+        how = how or ("still going" if attempt.ended is None else "ended well")
         start = restart_words(attempt, status.attempts)
         start = f", {start}" if start else ""
         start += f", resumed from {attempt.resumed_from.rpartition('/')[2]}" if attempt.resumed_from else ""
-        facts.append(f"attempt {attempt.number + 1}: {how}{start}")
+        size = f" with {counted(attempt.size, 'node')}" if attempt.size is not None else ""
+        facts.append(f"attempt {attempt.number + 1}{size}: {how}{start}")
     return tuple(facts)
 
 
@@ -157,10 +167,15 @@ def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
     way = "restarted in place" if attempt.restart == "in-place" else "started anew"
     if attempt.replaced:
         way = f"{listing(attempt.replaced, 3)} replaced, the others {way}"
-    ended = max((each.ended for each in attempts if each.ended and each.number < attempt.number), default=None)
-    if ended is None or attempt.running is None:
+    before = max((each for each in attempts if each.ended and each.number < attempt.number), key=_end, default=None)
+    if before is None or attempt.running is None:
         return way
-    return f"{way} {max(0.0, attempt.running - ended):.1f} s after the failure"
+    reason = "the end of the one before" if before.resized else "the failure"
+    return f"{way} {max(0.0, attempt.running - _end(before)):.1f} s after {reason}"
+
+
+def _end(attempt: Attempt) -> float:
+    return attempt.ended or 0.0
 
 
 def _lines(failure: Failure, setup_log: tuple[str, ...]) -> tuple[str, ...]:

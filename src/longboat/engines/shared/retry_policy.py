@@ -54,7 +54,7 @@ def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | 
         failure.cause,
         failure.exit_code,
         attempt=attempt,
-        count=retries.count,
+        count=retries.last_attempt,
         on=retries.on,
         backoff_s=retries.backoff_s,
     )
@@ -76,7 +76,7 @@ def describe(failure: Failure) -> str:
 
 def retry_note(failure: Failure, *, number: int, retries: Retries) -> str:
     """The reason of a run that is about to be retried."""
-    return f"{describe(failure)}; retry {number} of {retries.count}"
+    return f"{describe(failure)}; retry {number - retries.resizes} of {retries.count}"
 
 
 def stop_note(started: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Protocol
 
+from longboat.core.elastic.sizes import size_words
 from longboat.core.errors import RUN_STOPPED_EXIT
 from longboat.core.jobs import Job
 from longboat.core.runs import Attempt, Phase, RunStatus
@@ -40,6 +41,10 @@ class RunState(Protocol):
     def attempt(self) -> int: ...
     @property
     def attempts(self) -> tuple[Attempt, ...]: ...
+    @property
+    def size_reason(self) -> str: ...
+    @property
+    def resizes(self) -> int: ...
 
 
 def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
@@ -54,6 +59,9 @@ def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
         created=record.created,
         nodes=job.nodes,
         gpus=job.gpus,
+        size=size_words(job),
+        size_reason=state.size_reason,
+        resizes=state.resizes,
         exit_code=RUN_STOPPED_EXIT if state.phase == "stopped" and state.exit_code is None else state.exit_code,
         started=state.started,
         ended=state.ended,

@@ -66,7 +66,7 @@ def marks(plan: NodePlan) -> list[bytes]:
     ]
 
 
-PACKAGE_PARTS = ("trainer.py", "trainer_golden.py", "rank_package.py")
+PACKAGE_PARTS = ("trainer.py", "trainer_rare.py", "rank_package.py")
 """Files of the launcher whose text makes the package of ranks, in this order."""
 
 

@@ -19,6 +19,7 @@ from longboat.core.jobs import (
 from longboat.specs.fields import rules
 from longboat.specs.fields.commands import COMMAND
 from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
+from longboat.specs.fields.node_counts import NODES
 from longboat.specs.fields.scalars import (
     CPUS,
     ChoiceOf,
@@ -33,7 +34,6 @@ from longboat.specs.fields.scalars import (
 )
 from longboat.specs.yaml.yaml_tree import YamlNode
 
-MAX_NODES = 10_000
 MAX_PROCS = 1024
 ALIASES = ("skypilot", "dstack")
 
@@ -378,7 +378,7 @@ ROLE_FIELDS = (
         default="{}",
         example="{LR: 1e-3, MODE: fast}",
     ),
-    Field(name="nodes", kind=WholeNumber(low=1, high=MAX_NODES), doc="Nodes of each role.", default="1", example="2"),
+    Field(name="nodes", kind=NODES, doc="Nodes of each role; a range for an elastic one.", default="1", example="2"),
     Field(
         name="procs",
         kind=WholeNumber(low=1, high=MAX_PROCS, word="auto"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longboat.core.jobs import FRAMEWORKS, MOST_AFTER
+from longboat.core.jobs import BATCHES, FRAMEWORKS, GROWS, MOST_AFTER
 from longboat.specs.fields import rules
 from longboat.specs.fields.commands import Script
 from longboat.specs.fields.composites import AsWritten, Either, Field, ListOf, MapOf, Shape
@@ -130,6 +130,20 @@ JOB = Shape(
             doc="Starting a failed run again; a number is `count`.",
             default="0",
             example="{count: 2, on: [oom, lost]}",
+        ),
+        Field(
+            name="grow",
+            kind=ChoiceOf(options=GROWS),
+            doc="When an elastic run takes more nodes: at its next checkpoint, never, or as soon as there is room.",
+            default="checkpoint",
+            example="now",
+        ),
+        Field(
+            name="batch",
+            kind=ChoiceOf(options=BATCHES),
+            doc="What a trainer gives `longboat.batch_size`: the batch of a rank, or of all ranks together.",
+            default="rank",
+            example="global",
         ),
         Field(
             name="timeout",

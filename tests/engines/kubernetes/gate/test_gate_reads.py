@@ -12,13 +12,13 @@ import pytest
 
 from longboat.core.runs import Phase
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.gate import serve
+from longboat.engines.kubernetes.gate import serve, waiting_runs
 from longboat.engines.kubernetes.manifests.objects import record_object
 from longboat.engines.kubernetes.observe.snapshot import pod_view
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import Kind
-from tests.engines.kubernetes.run_samples import NOW, job, opened, record
+from tests.engines.kubernetes.run_samples import NOW, job, opened, record, retried
 
 WAITING = serve.AT_ONCE + 20
 """More than one selector names."""
@@ -48,7 +48,7 @@ class Shelf:
         more = str(first + len(page)) if first + len(page) < len(found) else ""
         return json.dumps({"metadata": {"resourceVersion": "1", "continue": more}, "items": page}).encode()
 
-    def look(self) -> list[serve.WaitingRun]:
+    def look(self) -> list[waiting_runs.WaitingRun]:
         return serve._look(cast(Client, self))
 
 
@@ -132,7 +132,7 @@ def test_runs_that_are_complete_and_that_nobody_noted_as_ended_are_left_out() ->
 def test_a_pod_that_has_ended_is_found_where_its_run_goes_on() -> None:
     here = Shelf(configmaps=[config_map("r")], jobs=[workload("r", is_suspended=False)], pods=[pod("r", "Succeeded")])
     (run,) = here.look()
-    candidate = serve._candidate(run, NOW, {})
+    candidate = waiting_runs.candidate_of(run, NOW, {})
     assert candidate is not None and candidate.placed == ("worker-0",) and not candidate.rest
 
 
@@ -151,6 +151,8 @@ def test_a_gang_that_runs_is_not_put_back_for_a_pod_that_is_replaced(phase: Phas
             "status": {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 213}}}]},
         }
     )
-    candidate = serve._candidate(run.with_ended([old]), NOW, {})
+    gang = msgspec.structs.replace(run.record, job=retried(nodes=2))
+    assert msgspec.structs.replace(run, record=gang).with_ended([old]).ended == ()
+    candidate = waiting_runs.candidate_of(run, NOW, {})
     assert candidate is not None and candidate.unschedulable == unschedulable
     assert [each.name for each in candidate.rest] == ["worker-0"]

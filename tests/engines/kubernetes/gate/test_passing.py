@@ -8,7 +8,7 @@ import pytest
 
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes.explain import explain as explaining
-from longboat.engines.kubernetes.gate import serve
+from longboat.engines.kubernetes.gate import serve, waiting_runs
 from longboat.engines.kubernetes.gate.decide import Admission
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.kubeapi.client import Client
@@ -32,7 +32,7 @@ class Patched:
 
 def test_the_reason_is_kept_with_the_state() -> None:
     client = Patched()
-    run = serve.WaitingRun(
+    run = waiting_runs.WaitingRun(
         record=record(), state=State(), version="1", made=NOW, workloads=(workload(is_suspended=True),)
     )
     verdict = Admission(run=run.record.name, namespace=run.record.namespace, action="let_in", reason=REASON)
@@ -50,10 +50,10 @@ def test_explain_says_why_it_could_start_before_others(let_in: float | None, fac
 
 
 @pytest.mark.parametrize(
-    ("timeout_s", "lasts_s"), [(None, None), (600.0, 600.0 + serve.START_S), (-1e9, serve.START_S)]
+    ("timeout_s", "lasts_s"), [(None, None), (600.0, 600.0 + waiting_runs.START_S), (-1e9, waiting_runs.START_S)]
 )
 def test_a_timeout_tells_how_long_it_holds_its_nodes(timeout_s: float | None, lasts_s: float | None) -> None:
     made = record(job(timeout_s=timeout_s))
-    run = serve.WaitingRun(record=made, state=State(), version="1", made=NOW, workloads=())
-    candidate = serve._candidate(run, NOW, {})
+    run = waiting_runs.WaitingRun(record=made, state=State(), version="1", made=NOW, workloads=())
+    candidate = waiting_runs.candidate_of(run, NOW, {})
     assert candidate is not None and candidate.lasts_s == lasts_s

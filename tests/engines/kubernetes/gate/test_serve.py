@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.gate import serve
+from longboat.engines.kubernetes.gate import serve, waiting_runs
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import POD
 from testbed import api
@@ -68,7 +68,7 @@ def test_what_an_ended_node_held_is_free_for_others(
     wait_until_in(bench, first)
     end_pod(client, first, "reader", phase)
     (seen,) = serve._look(client)
-    candidate = serve._candidate(seen, client.now(), {})
+    candidate = waiting_runs.candidate_of(seen, client.now(), {})
     assert candidate is not None
     assert set(candidate.placed) == {"trainer-0", "reader-0"} and not candidate.rest
     assert (candidate.made, candidate.ready) == (2, 2)
@@ -87,6 +87,6 @@ def test_a_pod_that_is_still_to_come_is_counted(bench: Bench, kwok_nodes: Callab
     name, _, _ = pods_of(client, first)["reader"].partition(" ")
     client.patch(POD, name, {"metadata": {"labels": {names.ATTEMPT: "7"}}})
     (seen,) = serve._look(client)
-    candidate = serve._candidate(seen, client.now(), {})
+    candidate = waiting_runs.candidate_of(seen, client.now(), {})
     assert candidate is not None
     assert candidate.placed == ("trainer-0",) and [pod.name for pod in candidate.rest] == ["reader-0"]

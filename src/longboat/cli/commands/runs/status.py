@@ -101,10 +101,10 @@ def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None
             ("command", run.command),
             ("created", f"{show_moment(run.created)} ({show_duration(now - run.created)} ago)"),
             ("time", lasted),
-            ("nodes", run.nodes),
+            ("nodes", run.nodes if not run.size else size_words(run)),
             ("gpus", run.gpus),
             ("priority", run.priority or None),
-            ("attempt", f"{run.attempt + 1} of at most {run.retries + 1}"),
+            ("attempt", f"{run.attempt + 1} of at most {run.retries + run.resizes + 1}"),
             ("retry", retry_words(run, now)),
             ("step", run.step),
             ("pace", pace_words(run)),
@@ -127,8 +127,9 @@ def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None
     failed = [attempt for attempt in run.attempts if attempt.failure]
     if wide or len(run.attempts) > 1 or failed:
         print()
-        rows = [attempt_row(attempt, run.attempts) for attempt in run.attempts]
-        print_table(("ATTEMPT", "STARTED", "HOW", "TIME", "RESUMED FROM", "END"), rows)
+        rows = [attempt_row(attempt, run.attempts, with_size=bool(run.size)) for attempt in run.attempts]
+        size = ("NODES",) if run.size else ()
+        print_table(("ATTEMPT", *size, "STARTED", "HOW", "TIME", "RESUMED FROM", "END"), rows)
     if run.ranks and (wide or len(run.ranks) > 1):
         print()
         print_ranks(run)
@@ -151,14 +152,22 @@ def retry_words(run: RunStatus, now: float) -> str | None:
     return f"in {show_duration(run.next_attempt - now)}" if run.next_attempt > now else "now"
 
 
-def attempt_row(attempt: Attempt, attempts: Sequence[Attempt]) -> tuple[object, ...]:
+def size_words(run: RunStatus) -> str:
+    """Of an elastic run: `4 of 2-8 nodes: with 5 nodes it waits for ...`."""
+    return f"{run.size}: {run.size_reason}" if run.size_reason else run.size
+
+
+def attempt_row(attempt: Attempt, attempts: Sequence[Attempt], *, with_size: bool = False) -> tuple[object, ...]:
     lasted = show_duration(attempt.ended - attempt.started) if attempt.ended else None
     end = None
     if attempt.failure:
         where = f"rank {attempt.failure.rank.rank}: " if attempt.failure.rank else ""
         end = f"{attempt.failure.cause}, exit code {attempt.failure.exit_code}: {where}{attempt.failure.message}"
+    if attempt.resized:
+        end = attempt.resized
     how = restart_words(attempt, attempts)
-    return (attempt.number + 1, show_moment(attempt.started), how, lasted, attempt.resumed_from, end)
+    size = (attempt.size,) if with_size else ()
+    return (attempt.number + 1, *size, show_moment(attempt.started), how, lasted, attempt.resumed_from, end)
 
 
 def print_ranks(run: RunStatus) -> None:

@@ -12,19 +12,44 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from longboat.core.jobs import Value
-from longboat.engines.kubernetes.gate.reasons import WaitReasons, delaying, passing
+from longboat.core.words import counted
+from longboat.engines.kubernetes.gate.candidate import (
+    Action,
+    Admission,
+    ClusterUsage,
+    GateCandidate,
+    Prospect,
+)
+from longboat.engines.kubernetes.gate.reasons import RunsAhead, WaitReasons, delaying, passing
+from longboat.engines.kubernetes.gate.sizes import (
+    BlockedGang,
+    ElasticPods,
+    RunningGang,
+    WantedSize,
+    largest,
+    wanted_sizes,
+)
 from longboat.fitting.backfill import Backfill, QueuedGang, UpcomingNode
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_scarce
-from longboat.fitting.packing import Placement, take, take_each
+from longboat.fitting.packing import Placement, place, take, take_each
+
+__all__ = [
+    "Action",
+    "Admission",
+    "ClusterUsage",
+    "GateCandidate",
+    "Prospect",
+    "back_off_s",
+    "decide_gate",
+    "foresee",
+]
 
 GATE_S = 120.0
 BLIND_S = 30.0
@@ -33,63 +58,6 @@ that a pod finds no node; a gang that hears so holds others up for no longer tha
 FIRST_BACK_OFF_S = 30.0
 LONGEST_BACK_OFF_S = 600.0
 JITTER = 0.25
-
-Action = Literal["let_in", "wait", "put_back", "keep"]
-"""`keep`: it is in already, nothing to do."""
-
-
-class GateCandidate(Value, frozen=True):
-    """A run that waits at the gate, is being retried, or was let in and does not have all its pods yet."""
-
-    run: str
-    uid: str
-    created: float
-    pods: tuple[Pod, ...]  # the whole gang, named after its nodes: worker-0, ...
-    namespace: str = "default"
-    priority: int = 0
-    let_in: float | None = None  # when; None while it waits
-    tries: int = 0  # how often it was put back
-    not_before: float = 0.0
-    is_recovering: bool = False  # a retry: it keeps its place and what it had
-    placed: tuple[str, ...] = ()  # names out of `pods` whose pods are bound, or have been
-    made: int = 0  # pods that exist
-    ready: int = 0
-    unschedulable: int = 0  # pods that the scheduler looked at and found no node for
-    gate_s: float | None = None  # how long it may take until all its pods have a node; its own, nobody else's
-    not_made: int = 0  # pods that never came into being, because of a quota for example
-    held: str = ""  # why a budget holds it back; it keeps nobody waiting
-    lasts_s: float | None = None  # how long it holds its nodes at most, once it is in; None: nobody knows
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.namespace}/{self.run}"
-
-    @property
-    def order(self) -> tuple[int, bool, float, str, str]:
-        return (-self.priority, not self.is_recovering, self.created, self.run, self.namespace)
-
-    @property
-    def rest(self) -> tuple[Pod, ...]:
-        """The pods that have no node yet."""
-        return tuple(pod for pod in self.pods if pod.name not in self.placed)
-
-
-class ClusterUsage(Value, frozen=True):
-    """The cluster: its nodes and all pods that hold or want something on them."""
-
-    nodes: tuple[NodeShape, ...]
-    pods: tuple[Pod, ...] = ()
-    upcoming: tuple[UpcomingNode, ...] = ()  # ordered by the autoscaler
-
-
-class Admission(Value, frozen=True):
-    run: str
-    namespace: str
-    action: Action
-    reason: str = ""
-    not_before: float = 0.0
-    tries: int = 0
-    is_held: bool = False  # a budget holds it back
 
 
 def decide_gate(
@@ -107,17 +75,19 @@ def decide_gate(
     back = {(admission.namespace, admission.run) for admission in admissions if admission.action == "put_back"}
     kept = [candidate for candidate in inside if (candidate.namespace, candidate.run) not in back]
     admissions += [_wait(candidate, candidate.held) for candidate in ordered if candidate.held]
-    admissions += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)
-    return admissions
+    if room is None:
+        return [*admissions, *_blind(waiting, kept, now)]
+    hall = _Hall(room, ordered, kept, now)
+    served = hall.serve(waiting)
+    return [*(_with_wanted(admission, hall.wanted) for admission in admissions), *served]
 
 
-class Prospect(Value, frozen=True):
-    """What the gate would say to a run that is not there yet."""
-
-    starts: bool = False
-    is_possible: bool = True  # on these nodes and those that are on their way
-    start: float | None = None  # when, of one that waits; None: that depends on ends that nobody knows
-    reason: str = ""
+def _with_wanted(admission: Admission, wanted: Mapping[str, WantedSize]) -> Admission:
+    """Of an elastic run that is in: the size that it is to have."""
+    size = wanted.get(f"{admission.namespace}/{admission.run}")
+    if size is None or admission.action != "keep":
+        return admission
+    return msgspec.structs.replace(admission, size=size.size, size_reason=size.reason)
 
 
 def foresee(candidate: GateCandidate, others: Sequence[GateCandidate], room: ClusterUsage, now: float) -> Prospect:
@@ -144,15 +114,19 @@ def back_off_s(uid: str, tries: int) -> float:
 
 def _qualified(candidate: GateCandidate) -> GateCandidate:
     """The candidate with pod names that no pod of the cluster has: its pods do not exist yet."""
-    pods = tuple(
-        msgspec.structs.replace(
-            pod, name=f"{candidate.run}/{pod.name}", namespace=candidate.namespace, run=candidate.run, node=None
-        )
-        for pod in candidate.pods
-    )
+    pods = tuple(_renamed(candidate, pod) for pod in candidate.pods)
+    elastic = candidate.elastic
+    if elastic is not None:
+        renamed = tuple(_renamed(candidate, pod) for pod in elastic.pods)
+        elastic = msgspec.structs.replace(elastic, pods=renamed)
     return msgspec.structs.replace(
-        candidate, pods=pods, placed=tuple(f"{candidate.run}/{name}" for name in candidate.placed)
+        candidate, pods=pods, elastic=elastic, placed=tuple(f"{candidate.run}/{name}" for name in candidate.placed)
     )
+
+
+def _renamed(candidate: GateCandidate, pod: Pod) -> Pod:
+    name = f"{candidate.run}/{pod.name}"
+    return msgspec.structs.replace(pod, name=name, namespace=candidate.namespace, run=candidate.run, node=None)
 
 
 def _look_after(candidate: GateCandidate, now: float, gate_s: float) -> Admission:
@@ -230,6 +204,9 @@ class _Hall:
         self, room: ClusterUsage, everyone: list[GateCandidate], inside: list[GateCandidate], now: float
     ) -> None:
         self.now = now
+        self.inside = inside
+        self.blocked: list[BlockedGang] = []
+        self.wanted: dict[str, WantedSize] = {}  # of elastic runs that are in
         nodes = {node.name: node for node in room.nodes}
         upcoming = [
             upcoming_node
@@ -248,8 +225,8 @@ class _Hall:
         take_each([pod for pod in room.pods if _is_coming(pod) and (pod.namespace, pod.run) not in ours], self.fleet)
         # A retry keeps what it had, also from those who are more urgent.
         self.reserved = {
-            (gate_candidate.namespace, gate_candidate.run)
-            for gate_candidate in everyone
+            (gate_candidate.namespace, gate_candidate.run): gate_candidate.elastic.size if gate_candidate.elastic else 0
+            for gate_candidate in map(self._fitting, everyone)
             if gate_candidate.let_in is None
             and gate_candidate.is_recovering
             and not gate_candidate.tries
@@ -267,6 +244,12 @@ class _Hall:
     def serve(self, waiting: list[GateCandidate]) -> list[Admission]:
         # Reasons are written last: they tell what is free after all that fit are admitted.
         judged = [self._judge(candidate) for candidate in waiting]
+        running = [
+            RunningGang(gang=self._gang(each, each.pods), order=each.order, elastic=each.elastic)
+            for each in self.inside
+            if each.elastic is not None and not each.rest
+        ]
+        self.wanted = wanted_sizes(running, self.blocked, self.backfill, self.fleet)
         self.backfill.close()
         return [admission if isinstance(admission, Admission) else admission() for admission in judged]
 
@@ -286,24 +269,70 @@ class _Hall:
         if self.now < candidate.not_before:
             return _wait(candidate, _pause(candidate, self.now))
         if (candidate.namespace, candidate.run) in self.reserved:
-            return _let_in(candidate)
-        gang = QueuedGang(
-            name=candidate.full_name,
-            pods=candidate.pods,
-            lasts_s=candidate.lasts_s,
-            waited_s=max(self.now - candidate.created, 0.0),
-        )
+            size = self.reserved[(candidate.namespace, candidate.run)]
+            answer = _let_in(candidate)
+            return (
+                answer if candidate.elastic is None or size is None else self._at_size(answer, candidate.elastic, size)
+            )
+        if candidate.elastic is not None:
+            return self._judge_sizes(candidate, candidate.elastic)
+        return self._judge_pods(candidate, candidate.pods)
+
+    def _fitting(self, candidate: GateCandidate) -> GateCandidate:
+        """A retry of an elastic run keeps as much of what it had as there still is."""
+        elastic = candidate.elastic
+        if elastic is None or candidate.let_in is not None or not candidate.is_recovering:
+            return candidate
+
+        def fits(size: int) -> bool:
+            return isinstance(place(elastic.at(size), self.fleet, explain=False), Placement)
+
+        size = largest([size for size in elastic.offered if size <= elastic.size], fits) or elastic.size
+        smaller = msgspec.structs.replace(elastic, size=size)
+        return msgspec.structs.replace(candidate, pods=elastic.at(size), elastic=smaller)
+
+    def _gang(self, candidate: GateCandidate, pods: Sequence[Pod]) -> QueuedGang:
+        waited_s = max(self.now - candidate.created, 0.0)
+        return QueuedGang(name=candidate.full_name, pods=tuple(pods), lasts_s=candidate.lasts_s, waited_s=waited_s)
+
+    def _judge_pods(self, candidate: GateCandidate, pods: Sequence[Pod]) -> Admission | Callable[[], Admission]:
+        gang = self._gang(candidate, pods)
         verdict = self.backfill.judge(gang)
         if verdict.starts:
             return _let_in(candidate, passing(candidate.namespace, verdict.passes))
         if not verdict.is_possible:
-            never = self._roomy.never(candidate.pods)
+            never = self._roomy.never(pods)
             return _wait(candidate, never or "waits")
-        before = self.ledger.before(candidate.pods)
-        shortfall = self.ledger.note(candidate.full_name, candidate.pods, before)
+        self.blocked.append(BlockedGang(gang=gang, order=candidate.order))
+        before = self.ledger.before(pods)
+        shortfall = self.ledger.note(candidate.full_name, pods, before)
         if verdict.delays is not None:
             return _wait(candidate, delaying(candidate.namespace, verdict.delays, before))
-        return lambda: _wait(candidate, self.ledger.words(candidate.namespace, candidate.pods, before, shortfall))
+        return lambda: _wait(candidate, self.ledger.words(candidate.namespace, pods, before, shortfall))
+
+    def _judge_sizes(self, candidate: GateCandidate, elastic: ElasticPods) -> Callable[[], Admission]:
+        """An elastic run gets the largest size that fits; while none does it waits for its smallest."""
+
+        def fits(size: int) -> bool:
+            return self.backfill.could_start(self._gang(candidate, elastic.at(size)))
+
+        is_settled = elastic.fits and fits(elastic.size)
+        size = elastic.size if is_settled else largest(elastic.offered, fits)
+        chosen = elastic.offered[0] if size is None else size
+        answer = self._judge_pods(candidate, elastic.at(chosen))
+        return lambda: self._at_size(answer if isinstance(answer, Admission) else answer(), elastic, chosen)
+
+    def _at_size(self, admission: Admission, elastic: ElasticPods, size: int) -> Admission:
+        """Once all are judged: why it is no larger, and whether it is made anew first."""
+        larger = elastic.next_above(size)
+        fits, why = admission.action == "let_in", ""
+        if fits and larger is not None:
+            more = elastic.between(size, larger)
+            words = self.ledger.words(admission.namespace, more, RunsAhead(), None).partition("; held by")[0]
+            kept = "what is free is kept for runs before it" if words == "waits" else words
+            why = f"{counted(larger - size, 'more node')}: {kept}"
+        action: Action = "resize" if size != elastic.size else admission.action
+        return msgspec.structs.replace(admission, action=action, size=size, size_reason=why, fits=fits)
 
     @functools.cached_property
     def _roomy(self) -> WaitReasons:

@@ -10,30 +10,30 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.budgets import held_runs
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
-from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room, observe_upcoming
-from longboat.engines.kubernetes.manifests.gang_pods import gang_pods
+from longboat.engines.kubernetes.gate.node_usage import observe_room, observe_upcoming
+from longboat.engines.kubernetes.gate.waiting_runs import WaitingRun, candidate_of, created_within, observe_claims
 from longboat.engines.kubernetes.observe.snapshot import (
     PodView,
     RunSnapshot,
     WorkloadView,
     pod_view,
-    present_pods,
     workload_view,
 )
 from longboat.engines.kubernetes.record_store import BadRecord, is_record, read_record, read_stop, write_state
 from longboat.engines.kubernetes.records import Gate, Record, State, is_chained
 from longboat.engines.kubernetes.slim_objects import UNFINISHED, RunPod, SlimRecord, SlimWorkload
-from longboat.fitting.model.pods import Claims, pod_of
+from longboat.fitting.model.pods import pod_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Conflict, Forbidden, LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
@@ -41,10 +41,10 @@ from longboat.kubeapi.paging import collect
 
 OURS = f"{names.MANAGED_BY}=longboat"
 ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+RESIZE_LOOK_S = 20.0
+"""How often it is looked whether an elastic run that is in could be larger, or is to give nodes back."""
 REFUSED_S = 30.0
 """A run whose objects may not be changed is tried again after so long."""
-START_S = 120.0
-"""A run's `timeout` counts from when all of it runs: images are pulled before that, ranks have their grace after."""
 AT_ONCE = 100
 """Runs named in one selector: of names as long as they may be, the address of a request has less than 5 KiB."""
 NEAR = 16
@@ -65,31 +65,6 @@ class GateGroup:
     def __init__(self, clients: Callable[[], Sequence[Client]]) -> None:
         self.clients = clients
         self.lock = threading.Lock()
-
-
-class WaitingRun(msgspec.Struct, frozen=True):
-    """A run that is not final, with what there is of its attempt."""
-
-    record: Record
-    state: State
-    version: str
-    made: float  # when the record was created, by the server's clock
-    workloads: tuple[WorkloadView, ...]
-    pods: tuple[PodView, ...] = ()  # that have not ended, of a run that is in
-    unschedulable: int = 0
-    ended: tuple[PodView, ...] = ()  # looked for only where a run that is in lacks pods
-
-    @property
-    def is_in(self) -> bool:
-        return any(not workload.is_suspended for workload in self.workloads)
-
-    @property
-    def lacks_pods(self) -> bool:
-        return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
-
-    def with_ended(self, pods: Sequence[PodView]) -> WaitingRun:
-        ended = tuple(pod for pod in present_pods(pods) if pod.attempt == self.state.attempt)
-        return msgspec.structs.replace(self, ended=ended)
 
 
 def share_gate(client: Client, group: GateGroup) -> None:
@@ -161,13 +136,13 @@ def look_at_all(
     for client in clients:
         try:
             seen = _look(client)
-            claims = _claims(client, seen)
+            claims = observe_claims(client, seen)
         except (Forbidden, ObjectNotFound):
             if client is clients[0]:
                 raise
             continue  # rights were taken away there, or the namespace goes: that must not stop the gates of all others
         for run in seen:
-            candidate = _candidate(run, now, claims)
+            candidate = candidate_of(run, now, claims)
             # Another process judges the waiting runs of its gates; admitted runs count everywhere, for they hold nodes.
             if candidate is not None and (client.namespace in mine or candidate.let_in is not None):
                 runs[(candidate.namespace, candidate.run)] = run
@@ -213,13 +188,16 @@ def _is_news(before: Gate, after: Gate, verdict: Admission, *, is_near: bool) ->
     if before == after:
         return False
     if verdict.action == "keep":
-        return before.let_in is None
+        return before.let_in is None or verdict.size is not None
     is_only_words = verdict.action == "wait" and msgspec.structs.replace(before, reason=after.reason) == after
     return not is_only_words or is_near or not before.reason
 
 
 def _as_served(mine: State, served: State) -> State:
-    return msgspec.structs.replace(mine, gate=served.gate, reason=served.reason, phase=served.phase)
+    if served.attempt != mine.attempt:
+        return served  # another size: the next attempt has it
+    sizes = {"wanted": served.wanted, "seen": served.seen, "size_reason": served.size_reason}
+    return msgspec.structs.replace(mine, gate=served.gate, reason=served.reason, phase=served.phase, **sizes)
 
 
 def _look(client: Client) -> list[WaitingRun]:
@@ -315,74 +293,57 @@ def _with_alive(run: WaitingRun, pods: Sequence[tuple[PodView, bool]]) -> Waitin
     )
 
 
-def created_within(stated: float, stamped: float | None) -> float:
-    """When a run was made, for its place in the order: the record's word within the second that the server noted."""
-    return stated if stamped is None else min(max(stated, stamped), stamped + 1)
-
-
-def _claims(client: Client, runs: Iterable[WaitingRun]) -> Claims:
-    """Node affinity of the volumes behind the runs' claims; empty without the right to list them."""
-    storages = [run.record.storage for run in runs]
-    volumes = [volume for run in runs for volume in run.record.job.volumes]
-    is_needed = any(storage is not None and storage.claim for storage in storages) or any(
-        volume.claim for volume in volumes
-    )
-    return bound_claims(client) if is_needed else {}
-
-
-def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | None:
-    """None for a run whose pods cannot be built from its record: its own turn reports why."""
-    record, state = run.record, run.state
-    try:
-        pods = gang_pods(record, state.attempt, claims)
-    except Exception:  # what a stranger wrote into a record may fail anywhere
-        return None
-    let_in = (state.gate.let_in or now) if run.is_in else None
-    return GateCandidate(
-        run=record.name,
-        uid=record.uid,
-        created=run.made,
-        pods=pods,
-        namespace=record.namespace,
-        priority=record.priority,
-        let_in=let_in,
-        tries=state.gate.tries,
-        not_before=max(state.gate.not_before, state.not_before) if let_in is None else 0.0,
-        is_recovering=state.attempt > 0,
-        placed=tuple(pod.node for pod in (*run.ended, *(pod for pod in run.pods if pod.is_scheduled))),
-        made=len(run.pods) + len(run.ended),
-        ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
-        unschedulable=0 if state.phase == "running" else run.unschedulable,  # a pod that is replaced: none is put back
-        gate_s=record.gate_s,
-        # A negative timeout would end before the start, and always backfill.
-        lasts_s=None if record.job.timeout_s is None else max(record.job.timeout_s, 0.0) + START_S,
-    )
-
-
 def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> State:
     """Do what the verdict says; the state afterwards."""
     state = run.state
     gate = state.gate
     if not run.workloads:
         return state  # the next attempt is not there yet; its place is kept
+    if verdict.action == "resize" and verdict.size is not None:
+        return _resized(state, verdict)
     _mark(client, run, verdict.is_held)
     if verdict.action == "let_in" or (
         verdict.action == "keep" and any(workload.is_suspended for workload in run.workloads)
     ):
         _suspend(client, run, False)
-        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + run.record.gate_s, reason=verdict.reason)
-        return msgspec.structs.replace(state, gate=gate, reason="")
+        look_s = min(RESIZE_LOOK_S, run.record.gate_s / 4) if is_elastic(run.record.job) else run.record.gate_s
+        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + look_s, reason=verdict.reason)
+        return msgspec.structs.replace(state, gate=gate, reason="", size_reason=verdict.size_reason)
     if verdict.action == "put_back":
         _suspend(client, run, True)
         gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
         return msgspec.structs.replace(state, gate=gate, reason=verdict.reason, phase="pending")
     if verdict.action == "keep":
         again = max(gate.not_before, now + run.record.gate_s / 4)
+        if is_elastic(run.record.job):
+            state, again = _wanting(state, verdict), now + min(RESIZE_LOOK_S, run.record.gate_s / 4)
         # The process that admitted it may have died before it wrote that; the time counts from now.
         let_in = now if gate.let_in is None else gate.let_in
         return msgspec.structs.replace(state, gate=msgspec.structs.replace(gate, not_before=again, let_in=let_in))
     gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
     return msgspec.structs.replace(state, gate=gate, reason=verdict.reason)
+
+
+def _resized(state: State, verdict: Admission) -> State:
+    """The next attempt, which has not begun any more than this one, gets another size. It is no retry."""
+    return msgspec.structs.replace(
+        state,
+        size=verdict.size,
+        resizes=state.resizes + 1,
+        attempt=state.attempt + 1,
+        attempts=tuple(each for each in state.attempts if each.number < state.attempt),
+        gate=Gate(tries=verdict.tries, fits=verdict.fits, reason=verdict.reason),
+        reason=verdict.reason,
+        size_reason=verdict.size_reason,
+    )
+
+
+def _wanting(state: State, verdict: Admission) -> State:
+    """An elastic run that is in, with the size that it is to have."""
+    if state.wanted == verdict.size:
+        return state
+    reason = verdict.size_reason if verdict.size is not None else ""
+    return msgspec.structs.replace(state, wanted=verdict.size, seen=None, size_reason=reason)
 
 
 def _mark(client: Client, run: WaitingRun, is_held: bool) -> None:

@@ -186,7 +186,7 @@ def without_controller(client: Client, run: str) -> tuple[str, str] | None:
     if state.is_final:
         return None
     waits = record.gated_by == "longboat" and state.gate.let_in is None
-    can_retry = record.job.retries.count > state.attempt
+    can_retry = record.job.retries.last_attempt > state.attempt
     if not (waits or can_retry):
         return None
     try:

@@ -58,7 +58,7 @@ class RunLogs:
         self._lasting = ExitStack()
 
     def __enter__(self) -> RunLogs:
-        self._spool = self._lasting.enter_context(LogSpool(min(self._record.job.retries.count, MOST_ATTEMPTS)))
+        self._spool = self._lasting.enter_context(LogSpool(min(self._record.job.retries.last_attempt, MOST_ATTEMPTS)))
         self._kept = LogSources(self._record, self._spool.folder, in_pod=self._in_pod, helper_pod=self._make_helper_pod)
         return self
 

@@ -73,7 +73,7 @@ def node_files(client: Client, snapshot: RunSnapshot, notice: Notice) -> list[No
 
 def _from_pod(client: Client, snapshot: RunSnapshot, pod: PodView) -> dict[int, bytes]:
     """By attempt: by exec while it runs, from its log once it has ended; empty where there is nothing."""
-    most = snapshot.record.job.retries.count
+    most = snapshot.record.job.retries.last_attempt
     files_of: dict[int, bytes] = {}
     try:
         if pod.is_running and is_reachable(pod, snapshot):

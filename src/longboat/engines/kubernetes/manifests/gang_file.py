@@ -110,7 +110,7 @@ def _restart(record: Record) -> dict[str, Any]:
     retries = record.job.retries
     if not is_restarted_in_place(record):
         return {}
-    rule = {"count": retries.count, "on": list(retries.on), "backoff_s": retries.backoff_s}
+    rule = {"count": retries.last_attempt, "on": list(retries.on), "backoff_s": retries.backoff_s}
     return {"restart": {**rule, "within_s": IN_PLACE_WITHIN_S}}
 
 

@@ -22,6 +22,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from longboat.core.elastic.sizes import is_elastic, is_elastic_role
 from longboat.core.jobs import Role
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import volumes
@@ -43,7 +44,8 @@ SERVER_LABELS = ("controller-uid", "job-name", "batch.kubernetes.io/controller-u
 
 def is_needed(record: Record) -> bool:
     """Whether anything may have to be made for the run later: another attempt, or a pod that reads what it kept."""
-    return record.job.retries.count > 0 or any("emptyDir" not in volume for volume in volumes.pod_volumes(record)[0])
+    is_retried = record.job.retries.count > 0 or is_elastic(record.job)
+    return is_retried or any("emptyDir" not in volume for volume in volumes.pod_volumes(record)[0])
 
 
 def pin_of(record_hash: str, secret: Mapping[str, Any]) -> str:
@@ -191,6 +193,8 @@ def _jobset(held: Object, rendered: Object, renaming: _Renaming) -> Object:
 
 def _job(held: Object, rendered: Object, role: Role, renaming: _Renaming) -> Object:
     spec = copy.deepcopy({key: value for key, value in held.items() if key not in ("selector", "suspend")})
+    if is_elastic_role(role):  # its range is in the record, which the template vouches for
+        spec["completions"] = role.nodes
     spec["parallelism"] = spec["completions"]
     pod = spec["template"]
     labels = (pod.get("metadata") or {}).get("labels") or {}

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import Refused
 from longboat.core.jobs import Checkpoints, Job, Value, Volume
 from longboat.core.resources import format_quantity
@@ -97,7 +98,7 @@ def store_of(job: Job, *, run: str, uid: str) -> str | None:
 
 def storage_notices(job: Job, chosen: Storage | None) -> list[str]:
     """Notices for jobs whose artifacts or checkpoints would be deleted with their pods."""
-    keeps = job.artifacts or job.retries.count or job.checkpoints != Checkpoints()
+    keeps = job.artifacts or job.retries.count or is_elastic(job) or job.checkpoints != Checkpoints()
     if not keeps or run_storage(job, chosen, run=job.name, uid="0" * 8) is not None:
         return []
     gives = "`longboat config set kubernetes.storage.claim NAME` gives runs one"

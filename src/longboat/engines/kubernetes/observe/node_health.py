@@ -66,7 +66,7 @@ def node_troubles(snapshot: RunSnapshot, nodes: Mapping[str, Object | None]) -> 
 
 
 def _signs(body: Object | None, pods: Sequence[PodView], snapshot: RunSnapshot) -> Iterator[_Sign]:
-    state, retries = snapshot.state, snapshot.record.job.retries.count
+    state, retries = snapshot.state, snapshot.record.job.retries.last_attempt
     then = "then the next attempt" if state.attempt < retries else "then the run fails: it has no retries left"
     if body is None:
         yield _Sign("is gone from the cluster", None, then)

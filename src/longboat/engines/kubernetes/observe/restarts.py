@@ -46,7 +46,7 @@ def attempts_of_pods(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, A
     if not known_words:
         known_words = [msgspec.structs.replace(word, started=word.began) for word in killed]
     known_words += killed
-    most = min(snapshot.record.job.retries.count, state.attempt + MOST_ATTEMPTS)
+    most = min(snapshot.record.job.retries.last_attempt, state.attempt + MOST_ATTEMPTS)
     return _joined(known_words, state.attempt, known=state.attempt + state.restarts, most=most)
 
 

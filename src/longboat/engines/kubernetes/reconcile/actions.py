@@ -53,7 +53,15 @@ class Delete(Value, frozen=True, tag=True):
     uid: str
 
 
-Action = CreateAttempt | Admit | Release | SendStop | DeleteWorkloads | ForceDelete | Delete
+class Resize(Value, frozen=True, tag=True):
+    """Have the gang end for another size, once the launcher in this pod has a newer checkpoint than was seen."""
+
+    pod: str
+    size: int
+    waits: bool
+
+
+Action = Resize | CreateAttempt | Admit | Release | SendStop | DeleteWorkloads | ForceDelete | Delete
 
 
 class Decision(Value, frozen=True):

@@ -14,6 +14,7 @@ import msgspec
 
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import make_attempt, start_of
+from longboat.engines.kubernetes.gate.resizing import told
 from longboat.engines.kubernetes.manifests.objects import Owner
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
@@ -25,8 +26,10 @@ from longboat.engines.kubernetes.reconcile.actions import (
     DeleteWorkloads,
     ForceDelete,
     Release,
+    Resize,
     SendStop,
 )
+from longboat.engines.kubernetes.reconcile.survivors import pods_to_stop
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import State, expected_nodes
 from longboat.kubeapi.client import Client
@@ -63,6 +66,7 @@ def apply(client: Client, snapshot: RunSnapshot, turn: Decision) -> Applied:
         noted = act(client, seen, action)
         if isinstance(action, Admit) and noted is not None:
             is_held = noted.gate.let_in is None and seen.state.gate.let_in is None  # not put back, which suspends it
+            is_held = is_held and noted.attempt == seen.state.attempt  # nor given another size
         after = noted or after
     if after is not None and after != seen.state:
         version = write_state(client, snapshot.record.name, version, after)
@@ -77,6 +81,8 @@ def act(client: Client, snapshot: RunSnapshot, action: Action) -> State | None:
         from longboat.engines.kubernetes.gate.serve import ask_gate
 
         return ask_gate(client, snapshot, client.now())
+    elif isinstance(action, Resize):
+        return resize(client, snapshot, action)
     elif isinstance(action, Release):
         release(client, snapshot, action)
     elif isinstance(action, DeleteWorkloads):
@@ -147,6 +153,21 @@ def tell_all(client: Client, snapshot: RunSnapshot, actions: Sequence[SendStop])
 
     with ThreadPoolExecutor(max_workers=TOLD_AT_ONCE, thread_name_prefix="tell") as pool:
         list(pool.map(lambda action: tell_stop(client, snapshot, action), actions))
+
+
+def resize(client: Client, snapshot: RunSnapshot, action: Resize) -> State | None:
+    """Ask for the newest checkpoint; the gang is told to end once it has one that was not there before."""
+    from longboat.engines.kubernetes.exec.launcher_calls import ask_status
+
+    answer = ask_status(client, action.pod)
+    if answer is None:
+        return None
+    state = told(snapshot.state, action.size, answer.get("checkpoint"), waits=action.waits)
+    if state.target is not None:
+        left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None]
+        grace_s = snapshot.record.job.grace_s
+        tell_all(client, snapshot, [SendStop(pod=pod.name, grace_s=grace_s) for pod in pods_to_stop(left, snapshot)])
+    return state
 
 
 def tell_stop(client: Client, snapshot: RunSnapshot, action: SendStop) -> None:

@@ -9,12 +9,14 @@ only when nothing of that one runs any more.
 from __future__ import annotations
 
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import RUN_LOST_EXIT
-from longboat.core.runs import Attempt, Failure
+from longboat.core.runs import Failure
+from longboat.engines.kubernetes.gate.resizing import gate_look_at, resized, without_wish, writer_to_ask
 from longboat.engines.kubernetes.observe.node_loss import (
     digests_of,
     first_doubt,
@@ -34,11 +36,12 @@ from longboat.engines.kubernetes.reconcile.actions import (
     DeleteWorkloads,
     ForceDelete,
     Release,
+    Resize,
     SendStop,
 )
 from longboat.engines.kubernetes.reconcile.attempt_outcome import close_attempt, is_over, judge, never_together
 from longboat.engines.kubernetes.reconcile.chain import hold_back
-from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
+from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made, opened
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,
@@ -82,7 +85,7 @@ def _next(snapshot: RunSnapshot, now: float) -> Decision:
     if not is_open and not is_made(snapshot):
         return _between(snapshot, now)
     if not is_open:
-        snapshot = msgspec.structs.replace(snapshot, state=_opened(snapshot))
+        snapshot = msgspec.structs.replace(snapshot, state=opened(snapshot))
     if is_over(snapshot, attempt) and not _is_waiting(snapshot):
         return _concluded(snapshot, now)
     return _stopping(snapshot, now) if snapshot.stop is not None else _continue_attempt(snapshot, now)
@@ -113,8 +116,11 @@ def _discards(snapshot: RunSnapshot, attempts: set[int]) -> tuple[Action, ...]:
 
 def _earlier(snapshot: RunSnapshot) -> tuple[Action, ...]:
     """Delete leftovers of an earlier, lost attempt: its pods hold claims and devices while they exist."""
-    earlier = {workload.attempt for workload in snapshot.workloads if workload.attempt < snapshot.state.attempt}
-    return _discards(snapshot, earlier)
+    earlier = [workload for workload in snapshot.workloads if workload.attempt < snapshot.state.attempt]
+    unused = {each.attempt for each in earlier if each.is_suspended and not (each.is_complete or each.is_deleting)}
+    unused = unused if is_elastic(snapshot.record.job) else set()  # they waited with another size
+    lost = _discards(snapshot, {workload.attempt for workload in earlier} - unused)
+    return (*lost, *(DeleteWorkloads(attempt=attempt) for attempt in sorted(unused)))
 
 
 def _is_waiting(snapshot: RunSnapshot) -> bool:
@@ -140,16 +146,6 @@ def _between(snapshot: RunSnapshot, now: float) -> Decision:
             Decision(again_at=due) if now < due else _finished(snapshot, now, "failed", RUN_LOST_EXIT, GIVEN_UP, "lost")
         )
     return Decision(actions=(*_earlier(snapshot), CreateAttempt(attempt=state.attempt)))
-
-
-def _opened(snapshot: RunSnapshot) -> State:
-    """The state with the attempt in its list: its objects are there."""
-    state = snapshot.state
-    made = [workload.created for workload in snapshot.workloads_of(state.attempt) if workload.created]
-    made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
-    way: Literal["", "new"] = "new" if state.attempt else ""
-    started = Attempt(number=state.attempt, started=min(made, default=snapshot.record.created), restart=way)
-    return _replace(state, attempts=(*state.attempts, started))
 
 
 def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
@@ -187,13 +183,19 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
         new = _replace(new, broken=0.0)  # the one that was dead has another pod
     snapshot = msgspec.structs.replace(snapshot, state=_replace(state, broken=new.broken))
     back = _put_back_at(snapshot, progress)
-    actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else ()
+    actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else _resize(snapshot)
     hurry = survivor_deadline(snapshot)
     if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
         return _given_up(snapshot, now)
     hurried, late = _end_survivors(snapshot, now)
     times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
     return Decision(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
+
+
+def _resize(snapshot: RunSnapshot) -> tuple[Action, ...]:
+    pod, size = writer_to_ask(snapshot), snapshot.state.wanted
+    waits = snapshot.record.job.grow != "now"
+    return () if pod is None or size is None else (Resize(pod=pod, size=size, waits=waits),)
 
 
 def _given_up(snapshot: RunSnapshot, now: float) -> Decision:
@@ -234,7 +236,9 @@ def _starting_look(snapshot: RunSnapshot, progress: Progress, now: float) -> flo
 def _put_back_at(snapshot: RunSnapshot, progress: Progress) -> float | None:
     """When the gate has to look at a gang that it let in and that does not get going."""
     gate = snapshot.state.gate
-    if snapshot.record.gated_by != "longboat" or gate.let_in is None or progress.is_complete:
+    if progress.is_complete:
+        return gate_look_at(snapshot)
+    if snapshot.record.gated_by != "longboat" or gate.let_in is None:
         return None
     return max(gate.not_before, gate.let_in)
 
@@ -348,6 +352,9 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     snapshot = msgspec.structs.replace(snapshot, state=state)
     if verdict.how == "succeeded":
         return _finished(snapshot, now, "succeeded", 0, "")
+    if verdict.how == "stopped" and state.target is not None and snapshot.stop is None:
+        again = resized(state, pods.last, now)
+        return Decision(state=again, actions=_earlier(msgspec.structs.replace(snapshot, state=again)), again_at=now)
     if verdict.how == "stopped" or failure is None:
         earlier = [attempt.failure for attempt in state.attempts if attempt.failure is not None]
         code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
@@ -358,7 +365,7 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     newer = fenced_by(failure.message) if failure.cause == "setup" else None
     if newer is not None and newer >= pods.last:
         # Pods that were lost without a word had been restarted in place: the number after theirs is the next.
-        number, delay = newer + 1, 0.0 if newer < retries.count else None
+        number, delay = newer + 1, 0.0 if newer < retries.last_attempt else None
     if delay is None:
         return _finished(snapshot, now, "failed", failure.exit_code, describe(failure), failure.cause)
     delay = max(delay, settling)
@@ -366,7 +373,7 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     again = _replace(
         state, phase="recovering", reason=note, attempt=number, cause=failure.cause, not_before=now + delay
     )
-    again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={}, restarts=0)
+    again = _replace(without_wish(again), gate=type(again.gate)(), broken=0.0, hosts={}, restarts=0)
     snapshot = msgspec.structs.replace(snapshot, state=again)
     return Decision(state=again, actions=_earlier(snapshot), again_at=now + delay)
 

@@ -5,7 +5,14 @@ The first attempt is made by the submitter, with the submitter's own rights, and
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
+
+from longboat.core.elastic.sizes import is_elastic, size_of
+from longboat.core.runs import Attempt
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.records import State
 
 HANDOVER_S = 120.0
 """So long nothing may be heard of a submitter that has not made the first attempt. Most have after 2 s; one that takes
@@ -24,3 +31,20 @@ def handover_due(snapshot: RunSnapshot) -> float:
     """When a run without its first attempt is given up: long after it was created, by the server's word, and after the
     last sign of life of its submitter."""
     return max(snapshot.made, snapshot.submitter_alive) + HANDOVER_S
+
+
+def opened(snapshot: RunSnapshot) -> State:
+    """The state with the attempt in its list: its objects are there."""
+    state = snapshot.state
+    made = [workload.created for workload in snapshot.workloads_of(state.attempt) if workload.created]
+    made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
+    way: Literal["", "new"] = "new" if state.attempt else ""
+    job = snapshot.record.job
+    started = Attempt(
+        number=state.attempt,
+        started=min(made, default=snapshot.record.created),
+        restart=way,
+        size=size_of(job) if is_elastic(job) else None,
+        gpus=job.gpus if is_elastic(job) else None,
+    )
+    return msgspec.structs.replace(state, attempts=(*state.attempts, started))

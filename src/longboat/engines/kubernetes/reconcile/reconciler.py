@@ -29,7 +29,7 @@ from longboat.engines.kubernetes.reconcile.chain import drive_predecessors
 from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, MOST_TURNS, Reconciled, predicted
 from longboat.engines.kubernetes.record_store import write_state
-from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.records import Record, at_present
 from longboat.engines.kubernetes.slim_objects import UNFINISHED
 from longboat.engines.shared.retry_policy import describe
 from longboat.kubeapi.client import Client
@@ -68,7 +68,8 @@ def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Re
         if applied is None or (decided.actions and not applied.is_held):
             snapshot = observe(client, run, client.now())
             continue
-        snapshot = msgspec.structs.replace(snapshot, state=applied.state, version=applied.version)
+        record = at_present(snapshot.record, applied.state)
+        snapshot = msgspec.structs.replace(snapshot, record=record, state=applied.state, version=applied.version)
         if applied.is_held:
             return Reconciled(snapshot, client.now() + AGAIN_S)
     return Reconciled(snapshot, client.now() + AGAIN_S)

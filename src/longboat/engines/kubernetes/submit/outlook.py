@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from longboat.core.elastic.sizes import sized, sizes
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.gate.decide import ClusterUsage, GateCandidate, Prospect, foresee
 from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room, observe_upcoming
-from longboat.engines.kubernetes.gate.serve import START_S, hold_back, look_at_all
+from longboat.engines.kubernetes.gate.serve import hold_back, look_at_all
+from longboat.engines.kubernetes.gate.waiting_runs import START_S
 from longboat.engines.kubernetes.manifests.volumes import check_volumes
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.facts.cluster_facts import THREADS, ClusterFacts, named_claims, observe
@@ -41,6 +43,7 @@ ABSENT = "?"
 def outlook_of(client: Client, settings: ClusterSettings, submission: Submission) -> Outlook:
     """Raises Unreachable; a job that can never run here is an answer."""
     job = with_absolute_secrets(submission)
+    job = sized(job, sizes(job)[0])  # an elastic one starts as soon as so much fits
     with ThreadPoolExecutor(THREADS, thread_name_prefix="outlook") as threads:
         seen = threads.submit(_look, client)
         bound = threads.submit(bound_claims, client) if named_claims(job, settings) else None

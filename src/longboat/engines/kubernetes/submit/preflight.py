@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from longboat.core.elastic.sizes import elastic_role
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines import refusals
@@ -45,6 +46,7 @@ def check(
         problems += ask(capabilities)
     problems += _queue_problems(queue_of(job, settings), capabilities)
     problems += _chain_problems(job, planned_queue(job, settings or ClusterSettings(), capabilities))
+    problems += _elastic_problems(job, planned_queue(job, settings or ClusterSettings(), capabilities))
     problems += _account_problems(capabilities)
     problems += _data_problems(job)
     problems += _security_problems(job, capabilities, storage)
@@ -106,6 +108,15 @@ def _chain_problems(job: Job, queue: str | None) -> list[Problem]:
     return [
         (f"`after` cannot be kept in queue {queue}: Kueue admits its runs by itself", "drop one: `--set queue=null`")
     ]
+
+
+def _elastic_problems(job: Job, queue: str | None) -> list[Problem]:
+    """Kueue admits what a workload asks for, and no other size of it."""
+    role = elastic_role(job)
+    if role is None or queue is None:
+        return []
+    nodes = f"`nodes: {role.max_nodes}`, or drop the queue: `--set queue=null`"
+    return [(f"`nodes` is a range, and queue {queue} of Kueue admits one size", nodes)]
 
 
 def _queue_problems(wanted: str | None, capabilities: ClusterFacts) -> list[Problem]:

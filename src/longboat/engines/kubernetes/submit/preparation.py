@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot as Code
+from longboat.core.elastic.sizes import sized, sizes
 from longboat.core.errors import EngineError, Refused, SecretMissing
 from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission
@@ -70,7 +71,7 @@ def prepare(client: Client, settings: ClusterSettings, home: Home, submission: S
         launcher_name()
         capabilities = restrict_gpu_resource(seen.result(), settings.gpu_resource)
     notices = [
-        *check(job, capabilities, settings, bound.result() if bound else None),
+        *check(sized(job, sizes(job)[0]), capabilities, settings, bound.result() if bound else None),
         *layout_notices(job),
         *storage_notices(job, settings.storage),
         *workload_notices(job, settings, capabilities),

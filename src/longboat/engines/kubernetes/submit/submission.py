@@ -25,7 +25,7 @@ from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
 from longboat.engines.kubernetes.manifests.network_policy import SWITCH
 from longboat.engines.kubernetes.manifests.volumes import places, run_storage
 from longboat.engines.kubernetes.record_store import hash_of_record, is_record, read_record, read_stop
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, at_present
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.status import STARTING
 from longboat.engines.kubernetes.submit.code.upload import (
@@ -107,7 +107,9 @@ class Submitter:
         for name in [run_id] if run_id is not None else free_names(self.client, offer.job.name, offer.taken):
             record = self.record_of(offer, name, upload)
             if not is_tried:
-                self.try_objects([*self.objects_of(offer, record, upload), *templates_of(record, "", {}, None)])
+                self.try_objects(
+                    [*self.objects_of(offer, record, upload), *templates_of(at_present(record, State()), "", {}, None)]
+                )
                 is_tried = True
             created = self._take_name(record, is_chosen=run_id is not None)
             if created is not None and _uid_of(created) == record.uid:
@@ -161,7 +163,7 @@ class Submitter:
         start = start_of(record, State(), code=upload.manifest, now=record.created)
         return [
             *manifests.run_objects(record, secrets, owner=owner),
-            *manifests.attempt_objects(record, 0, start, owner=owner),
+            *manifests.attempt_objects(at_present(record, State()), 0, start, owner=owner),
         ]
 
     def try_objects(self, objects: Sequence[Object]) -> None:
@@ -215,7 +217,7 @@ class Submitter:
             list(pool.map(lambda each: create_object(self.client, each, owner=owner["uid"]), first))
             stayed = pool.submit(sent.result())
             last = [each for each, last in zip(objects, is_last) if last]
-            make_first(self.client, record, hash_of_record(created), last, owner)
+            make_first(self.client, at_present(record, State()), hash_of_record(created), last, owner)
             stayed.result()
 
 
@@ -237,7 +239,7 @@ def is_same_submission(body: Mapping[str, Any], record: Record) -> bool:
     theirs, state = read_record(body)
     if state != State(reason=STARTING) or read_stop(body) is not None:
         return False
-    ours = msgspec.structs.replace(record, created=theirs.created, notices=theirs.notices)
+    ours = msgspec.structs.replace(at_present(record, State()), created=theirs.created, notices=theirs.notices)
     return theirs == ours
 
 

@@ -26,6 +26,12 @@ class Ticket(Value, frozen=True):
     holds: bool = False  # False: still waiting
     is_held: bool = False  # a budget holds it back: it waits for nothing that others could have
     gpus: tuple[str, ...] = ()  # ids held
+    least: RequestedResources | None = None  # of an elastic run: with as few nodes as it may have
+
+    @property
+    def claim(self) -> tuple[int, int]:
+        """Its place in the order of the queue: the smaller one goes first."""
+        return (-self.priority, self.number)
 
 
 class FreeResources(Value, frozen=True):
@@ -36,7 +42,7 @@ class FreeResources(Value, frozen=True):
 
 def queue_order(tickets: Sequence[Ticket]) -> list[Ticket]:
     """The waiting ones, in the order they will be served."""
-    return sorted((t for t in tickets if not (t.holds or t.is_held)), key=lambda t: (-t.priority, t.number))
+    return sorted((t for t in tickets if not (t.holds or t.is_held)), key=lambda t: t.claim)
 
 
 def reserve(free: FreeResources, request: RequestedResources) -> FreeResources:
@@ -60,7 +66,7 @@ def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: FreeResources)
             break
         left = reserve(left, other.request)
         ahead += 1
-    lacking = _lacking(me.request, left)
+    lacking = lacking_of(me.request, left)
     if not lacking:
         return None
     holders = ", ".join(sorted(t.run for t in tickets if t.holds and _conflicts(t.request, me.request))[:4])
@@ -72,7 +78,7 @@ def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: FreeResources)
     return text
 
 
-def _lacking(request: RequestedResources, left: FreeResources) -> list[str]:
+def lacking_of(request: RequestedResources, left: FreeResources) -> list[str]:
     lacking = []
     if request.gpu_count and take_gpus(left.gpus, request) is None:
         lacking.append(f"{counted(request.gpu_count, 'GPU')} ({len(left.gpus)} free)")

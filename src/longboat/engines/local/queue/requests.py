@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longboat.core.elastic.sizes import offered_sizes, sized
 from longboat.core.jobs import Gpus, Job, Value
 from longboat.engines.local.queue.machine import Gpu
 
@@ -27,6 +28,18 @@ def request_of(job: Job) -> RequestedResources:
         cpus=sum((role.resources.cpus or 0.0) * role.nodes for role in job.roles),
         memory=sum((role.resources.memory or 0) * role.nodes for role in job.roles),
     )
+
+
+def requests_of(job: Job) -> tuple[RequestedResources, ...]:
+    """Of every size that the job may have here, the smallest first."""
+    return tuple(request_of(sized(job, nodes)) for nodes in local_sizes(job))
+
+
+def local_sizes(job: Job) -> tuple[int, ...]:
+    """A job that asks for nothing that could run out has its largest size."""
+    largest = request_of(sized(job, None))
+    asks = largest.gpu_count or largest.cpus or largest.memory
+    return offered_sizes(job) if asks else offered_sizes(job)[-1:]
 
 
 def matches(gpu: Gpu, wanted: Gpus) -> bool:

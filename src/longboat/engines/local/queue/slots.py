@@ -19,6 +19,7 @@ from longboat.core.guards.decoding import decode
 from longboat.engines.local.queue.admission import FreeResources, Ticket, decide_admission, queue_order
 from longboat.engines.local.queue.machine import Gpu, LocalMachine
 from longboat.engines.local.queue.requests import RequestedResources, take_gpus
+from longboat.engines.local.queue.sizes import SizeChoice, choose_size
 from longboat.engines.shared.files import (
     disk_error,
     locked,
@@ -50,50 +51,62 @@ class SlotTicket:
         *,
         run: str,
         number: int,
-        request: RequestedResources,
+        requests: Sequence[RequestedResources],
         priority: int,
         held: Callable[[], str] = lambda: "",
     ) -> None:
-        """`held`: why a budget holds the run back; empty: none does."""
+        """`requests`: of each size that the run may have, the smallest first. `held`: why a budget holds the run back;
+        empty: none does."""
         self._home, self._held = home, held
+        self.requests = tuple(requests)
         self._folder = home.folder("queue")
         self._path = self._folder / f"{run}.json"
-        self._descriptors: list[int] = []
+        self._locks: dict[str, int] = {}  # of GPUs, by id
         with locked(self._folder / ".lock"):
             self._lock = open_lock(self._folder / f"{run}.lock")
             try_lock(self._lock)
-            self.ticket = Ticket(run=run, number=number, request=request, priority=priority)
+            least = self.requests[0] if len(self.requests) > 1 else None
+            self.ticket = Ticket(run=run, number=number, request=self.requests[0], priority=priority, least=least)
             self._write()
 
     @property
     def descriptors(self) -> list[int]:
         """Lock descriptors that launchers inherit."""
-        return [self._lock, *self._descriptors]
+        return [self._lock, *self._locks.values()]
 
-    def try_start(self, machine: LocalMachine) -> tuple[str | None, list[tuple[Gpu, ...]]]:
-        """(None, GPUs per node) when the run may start now, else (what it waits for, [])."""
+    @property
+    def place(self) -> int:
+        """Which of its requests it holds, or waits for."""
+        return self.requests.index(self.ticket.request)
+
+    def try_start(self, machine: LocalMachine) -> tuple[SizeChoice, list[tuple[Gpu, ...]]]:
+        """The size with which the run may start now, and GPUs per node; or what it waits for."""
         held = self._held()
         if bool(held) is not self.ticket.is_held:
             self._change(is_held=bool(held))
         if held:
-            return held, []
+            return SizeChoice(place=None, reason=held), []
         with locked(self._folder / ".lock"):
             tickets = self._tickets()
             locks: dict[str, int] = {}
             try:
-                free = _free(self._home, machine, self.ticket, tickets, locks)
-                reason = decide_admission(self.ticket, tickets, free)
-                if reason is not None:
-                    return reason, []
-                given = take_gpus(free.gpus, self.ticket.request) or []
-                ids = tuple(gpu.id for node in given for gpu in node)
-                self._descriptors = [locks.pop(id) for id in ids]
-                self.ticket = msgspec.structs.replace(self.ticket, holds=True, gpus=ids)
-                self._write()
-                return None, given
+                free = free_resources(self._home, machine, self.ticket.request, tickets, locks)
+                choice = choose_size(self.ticket, tickets, free, self.requests)
+                if choice.place is None:
+                    return choice, []
+                request = self.requests[choice.place]
+                given = take_gpus(free.gpus, request) or []
+                self._hold({gpu.id: locks.pop(gpu.id) for node in given for gpu in node}, request)
+                return choice, given
             finally:
                 for descriptor in locks.values():
                     os.close(descriptor)
+
+    def _hold(self, locks: dict[str, int], request: RequestedResources) -> None:
+        """Hold these GPUs for the request. The folder is locked."""
+        self._locks = locks
+        self.ticket = msgspec.structs.replace(self.ticket, holds=True, gpus=tuple(locks), request=request)
+        self._write()
 
     def change_priority(self, priority: int) -> None:
         self._change(priority=priority)
@@ -115,7 +128,7 @@ class SlotTicket:
         for descriptor in self.descriptors:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        self._descriptors = []
+        self._locks = {}
 
     def _write(self) -> None:
         write_bytes(self._path, msgspec.json.encode(self.ticket))
@@ -126,7 +139,8 @@ class SlotTicket:
 
 
 def foresee_start(home: Home, machine: LocalMachine, request: RequestedResources, priority: int) -> str | None:
-    """What a run with this request would wait for if it came now; None: it would start. Takes nothing."""
+    """What a run with this request (of an elastic one the smallest) would wait for if it came now; None: it would
+    start. Takes nothing."""
     folder = home.folder("queue")
     with locked(folder / ".lock"):
         tickets = _tickets_of_others(folder, None)
@@ -134,7 +148,7 @@ def foresee_start(home: Home, machine: LocalMachine, request: RequestedResources
         mine = Ticket(run="", number=last + 1, request=request, priority=priority)
         held: dict[str, int] = {}
         try:
-            return decide_admission(mine, [*tickets, mine], _free(home, machine, mine, tickets, held))
+            return decide_admission(mine, [*tickets, mine], free_resources(home, machine, request, tickets, held))
         finally:
             for descriptor in held.values():
                 os.close(descriptor)
@@ -174,11 +188,15 @@ def _tickets_of_others(folder: Path, own: Path | None) -> list[Ticket]:
     return tickets
 
 
-def _free(
-    home: Home, machine: LocalMachine, mine: Ticket, tickets: Sequence[Ticket], held: dict[str, int]
+def free_resources(
+    home: Home,
+    machine: LocalMachine,
+    request: RequestedResources,
+    tickets: Sequence[Ticket],
+    held: dict[str, int],
 ) -> FreeResources:
-    """Free resources; `held` gets the lock of every free GPU."""
-    if mine.request.gpu_count:
+    """Free resources; `held` gets the lock of every free GPU, if any are requested. The folder is locked."""
+    if request.gpu_count:
         for gpu in machine.gpus:
             descriptor = _open_gpu(home, gpu)
             if try_lock(descriptor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from longboat.core.elastic.sizes import is_elastic
 from longboat.core.jobs import Job
 from longboat.engines.refusals import Problem, refusal
 
@@ -13,6 +14,10 @@ def check_in_place(job: Job, *, base: str, folder: str) -> None:
     problems: list[Problem] = []
     if job.retries.count:
         problems.append(("`retries`: a retry would run whatever the files are by then", "drop `retries`"))
+    if is_elastic(job):
+        problems.append(
+            ("`nodes` as a range: another size would run whatever the files are by then", "name one number")
+        )
     if job.data:
         problems.append(("`data`: imports would be put into your folder", "fetch it once by hand"))
     for volume in job.volumes:

@@ -6,7 +6,7 @@ from longboat.core.errors import Refused
 from longboat.engines.engine import Submission
 from longboat.engines.lifecycle.outlook import Outlook
 from longboat.engines.local.queue.machine import observe_machine
-from longboat.engines.local.queue.requests import request_of
+from longboat.engines.local.queue.requests import requests_of
 from longboat.engines.local.queue.slots import foresee_start
 from longboat.engines.local.submit.preparation import SubmissionPreparation
 from longboat.engines.shared.home import Home
@@ -19,6 +19,6 @@ def outlook_of(home: Home, preparation: SubmissionPreparation, submission: Submi
         return Outlook(answer="never", reason=error.message)
     home.prepare()
     machine = observe_machine(home.root, prepared.environment, with_gpus=bool(prepared.job.gpus))
-    reason = foresee_start(home, machine, request_of(prepared.job), prepared.job.priority)
-    price = gpu_hour * prepared.job.gpus
+    reason = foresee_start(home, machine, requests_of(prepared.job)[0], prepared.job.priority)
+    price = gpu_hour * prepared.job.gpus  # of an elastic run: at its largest
     return Outlook(answer="waits", reason=reason, price=price) if reason else Outlook(answer="now", price=price)

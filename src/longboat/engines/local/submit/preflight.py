@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longboat.core.elastic.sizes import sized, sizes
 from longboat.core.jobs import Job, Role
 from longboat.core.resources import format_duration, show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.containers.choice import GENERATE, ContainerChoice, device_of
 from longboat.engines.local.queue.machine import LocalMachine
-from longboat.engines.local.queue.requests import matches, request_of, take_gpus
+from longboat.engines.local.queue.requests import local_sizes, matches, request_of, take_gpus
 from longboat.engines.refusals import Problem, gpu_words, import_problems, refusal
 
 CROWD = 8
@@ -27,16 +28,28 @@ def check(
     containers: ContainerChoice = ContainerChoice(),  # noqa: B008
 ) -> list[str]:
     """Raise Refused with every reason and the nearest that fits, or return notices. `others`: reasons known before."""
+    least = sized(job, sizes(job)[0])
     problems = [
         *others,
         *(problem for item in job.data for problem in import_problems(item)),
-        *_gpu_problems(job, machine),
-        *_device_problems(job, machine, containers),
-        *_size_problems(job, machine),
+        *_gpu_problems(least, machine),
+        *_device_problems(least, machine, containers),
+        *_size_problems(least, machine),
     ]
     if problems:
         raise refusal("this machine can never run this job", problems)
-    return [*_image_notices(job, containers), *_crowd_notices(job, machine)]
+    return [*_elastic_notices(job, machine), *_image_notices(job, containers), *_crowd_notices(job, machine)]
+
+
+def _elastic_notices(job: Job, machine: LocalMachine) -> list[str]:
+    """Of an elastic job, how much of it this machine can ever run."""
+    fitting = [size for size in local_sizes(job) if not _never_fits(sized(job, size), machine)]
+    most = max(fitting, default=sizes(job)[0])
+    return [f"at most {most} of {sizes(job)[-1]} nodes fit on this machine"] if most < sizes(job)[-1] else []
+
+
+def _never_fits(job: Job, machine: LocalMachine) -> bool:
+    return bool(_gpu_problems(job, machine) or _size_problems(job, machine))
 
 
 def _gpu_problems(job: Job, machine: LocalMachine) -> list[Problem]:

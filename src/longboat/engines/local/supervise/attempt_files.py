@@ -114,7 +114,7 @@ def read_ending(folder: Path, record: LocalRecord, state: LocalState) -> Attempt
         reports=[report for name in nodes for report in reports_of(folder / name)],
         nodes=list(nodes),
         deciding=[name for name, role in nodes.items() if role in record.job.ends and not _follows(folder / name)],
-        reason="stop" if files_stopped(folder) else "timeout" if is_late else None,
+        reason="stop" if files_stopped(folder) or state.target is not None else "timeout" if is_late else None,
         timeout_s=record.job.timeout_s,
         lost_message="the machine restarted" if restarted else "the run's supervisor was killed",
     )

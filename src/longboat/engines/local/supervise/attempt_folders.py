@@ -197,7 +197,7 @@ class AttemptPreparation:
 
     def _stays(self) -> str | None:
         """Of an attempt after which another may come: the launcher stays then, and says so here."""
-        return str(self._files.wake) if self._layout.attempt < self._record.job.retries.count else None
+        return str(self._files.wake) if self._layout.attempt < self._record.job.retries.last_attempt else None
 
     def _hidden_devices(
         self, node: AttemptNode, own: tuple[Gpu, ...], all_nodes: Sequence[tuple[Gpu, ...]]

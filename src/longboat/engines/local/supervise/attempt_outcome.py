@@ -67,6 +67,11 @@ def judge(ending: AttemptEnd) -> Failure | None:
     )
 
 
+def has_succeeded(ending: AttemptEnd) -> bool:
+    """Whether the ranks had finished their work by themselves, though they were asked to end."""
+    return judge(msgspec.structs.replace(ending, reason="success")) is None
+
+
 def stop_code(ending: AttemptEnd) -> int | None:
     """The exit code of a stopped run."""
     ended = sorted(ending.reports, key=lambda report: report.ended_ns)

@@ -10,25 +10,27 @@ import os
 import time
 from pathlib import Path
 
-from longboat.core.errors import EngineError, InternalError, LongboatError
+from longboat.core.errors import InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
 from longboat.core.runs import Failure, latest_step
 from longboat.engines.local.queue.budgets import BudgetHold
-from longboat.engines.local.queue.machine import Gpu, observe_machine
-from longboat.engines.local.queue.requests import request_of
-from longboat.engines.local.queue.slots import Ports, SlotTicket, discard_ticket
-from longboat.engines.local.records import LocalRecord, LocalState, changed_attempt, replace
+from longboat.engines.local.queue.elastic_slot import ElasticSlot
+from longboat.engines.local.queue.machine import Gpu, LocalMachine, observe_machine
+from longboat.engines.local.queue.requests import requests_of
+from longboat.engines.local.queue.run_size import POLL_S, RunSize
+from longboat.engines.local.queue.slots import Ports, discard_ticket
+from longboat.engines.local.records import LocalRecord, LocalState, at_present, changed_attempt
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_data import AttemptOutputs
 from longboat.engines.local.supervise.attempt_files import rank_statuses
 from longboat.engines.local.supervise.attempt_folders import AttemptPreparation, layout_of
-from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, has_succeeded, judge, stop_code
 from longboat.engines.local.supervise.chain import look_at_chain
 from longboat.engines.local.supervise.launchers import Launchers
 from longboat.engines.local.supervise.processes import identify, reap
-from longboat.engines.local.supervise.wakeups import Wakeups, wake
+from longboat.engines.local.supervise.wakeups import TICK_S, StateKeeper, StoppedBeforeStart, wake
 from longboat.engines.shared.files import log_line
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.retry_policy import (
@@ -41,29 +43,20 @@ from longboat.engines.shared.retry_policy import (
 )
 from longboat.engines.shared.secrets import read_secrets, readable_secrets
 
-TICK_S = 2.0
-"""As often as launchers write their heartbeat; whatever is urgent wakes the supervisor."""
 CHAIN_S = 0.5
 """How often a run looks at those it starts after: three small files each, and nobody wakes it when they end."""
 PRUNE_S = 30.0
-SLOW_END_S = 1.0
-"""Most ranks end sooner when they are asked to."""
+SLOW_END_S = 1.0  # most ranks end sooner when they are asked to
 SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
 
 
-class StoppedBeforeStart(Exception):
-    """The user asked the run to stop before its ranks had started."""
-
-
-class Supervisor:
+class Supervisor(StateKeeper):
     def __init__(self, directory: Path) -> None:
+        super().__init__(RunFiles(directory))
         self.home = Home(directory.parent.parent)
-        self.files = RunFiles(directory)
-        self.record: LocalRecord = self.files.record()
-        self.state: LocalState = self.files.state(is_alone=True)
-        self._wakeups = Wakeups(self.files)
-        self._slot: SlotTicket | None = None
+        self._submitted: LocalRecord = self.files.stored_record() or self.files.record()
+        self._slot: ElasticSlot | None = None
         self._ports = Ports()
         self._node_ports: list[tuple[int, ...]] = []
         self._gpus: list[tuple[Gpu, ...]] = []
@@ -71,13 +64,20 @@ class Supervisor:
         self._limit = TimeLimit(self.record.job.timeout_s)
         self._ending_since: float | None = None
         self.stdin: int | None = None
-        self._is_saved = True
-        self._is_promised = True  # what has to survive a power loss is synced
-        self._outputs = AttemptOutputs(self.home, self.files, self.record)
+        self._outputs = AttemptOutputs(self.home, self.files, self._submitted)
+        self._size = RunSize(self._submitted.job, Path(self._submitted.checkpoint_dir), self._machine)
+
+    @property
+    def record(self) -> LocalRecord:
+        """With the job as the present attempt has it."""
+        return at_present(self._submitted, self.state)
 
     @property
     def job(self) -> Job:
         return self.record.job
+
+    def _machine(self) -> LocalMachine:
+        return observe_machine(self.home.root, os.environ, with_gpus=bool(self._submitted.job.gpus))
 
     def run(self) -> None:
         """From here to the end of the run."""
@@ -96,16 +96,9 @@ class Supervisor:
         finally:
             self._release()
         if self.state.is_final and (self.home.root / "config.yaml").exists():
-            self._notify()
+            from longboat.engines.local.status import notify
 
-    def _notify(self) -> None:
-        from longboat.engines.lifecycle.notices import send_detached
-        from longboat.engines.local.status import brief_status
-
-        try:
-            send_detached(self.home, brief_status(self.record, self.state))
-        except OSError as error:
-            log_line(f"no notice of the end was sent: {error.strerror}")
+            notify(self.home, self.record, self.state)
 
     # attempts
 
@@ -136,12 +129,36 @@ class Supervisor:
         failure = judge(ending)
         if failure is not None:
             return failure
+        is_resize = self.state.target is not None and self.files.stop_request() is None
+        if self.state.target is not None and is_resize and not has_succeeded(ending):
+            self._resize(self.state.target)
+            return None
         self._close_attempt(None)
-        if ending.reason == "stop":
+        if ending.reason == "stop" and not is_resize:
             self._finish("stopped", exit_code=stop_code(ending), reason="stopped on request")
         else:
             self._finish("succeeded", exit_code=0, reason=problem)
         return None
+
+    def _resize(self, size: int) -> None:
+        """The attempt was ended for another size: the next one has it, and is no retry."""
+        why = self.state.size_reason
+        self._close_attempt(None, resized=why)
+        self._outputs.discard("scratch")
+        number, resizes = self.state.attempt + 1, self.state.resizes + 1
+        self._save(
+            is_durable=True, phase="recovering", reason=why, attempt=number, resizes=resizes, size=size, target=None
+        )
+        if self._slot is None:
+            return
+        gpus = self._size.settle(self._slot, size)
+        if gpus is None:
+            self._slot.release()
+            self._slot = None
+        else:
+            self._gpus = list(gpus)
+            self._save(gpus=self._slot.ticket.gpus, size_reason="")
+            self._wake_waiting()
 
     def _collect(self) -> str:
         """Keep the artifacts; what went wrong is told, and changes nothing about how the run ended."""
@@ -173,24 +190,21 @@ class Supervisor:
             self._save(is_durable=True, phase="recovering", reason=note, attempt=number, cause=failure.cause)
             self._sleep(delay)
 
-    def _close_attempt(self, failure: Failure | None) -> None:
+    def _close_attempt(self, failure: Failure | None, resized: str = "") -> None:
         ended = time.time()
         try:
             self._outputs.sync_logs(self.files.attempt_dir(self.state.attempt))
         except LongboatError as error:  # a log that cannot be synced is no reason to lose how the attempt ended
             log_line(error.message)
-        self._save(attempts=changed_attempt(self.state, ended=ended, failure=failure))
+        self._save(attempts=changed_attempt(self.state, ended=ended, failure=failure, resized=resized))
 
     def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
         discard_ticket(self.home, self.record.name)  # its place in the queue; who needs one again takes another
-        ending = ending_of_files(self.files, self.record, before, self._secret_values())
+        secrets = list(readable_secrets(self.home, self.job.secrets, os.environ).values())
+        ending = ending_of_files(self.files, self.record, before, secrets)
         return None if ending is None else self._conclude(ending)  # None: between two attempts
-
-    def _secret_values(self) -> list[str]:
-        """Secret values that can still be read: the command that took over may run in a shell without them."""
-        return list(readable_secrets(self.home, self.job.secrets, os.environ).values())
 
     # the steps of an attempt
 
@@ -207,9 +221,9 @@ class Supervisor:
         return None
 
     def _wait_for_turn(self) -> None:
-        job, record = self.job, self.record
-        self._slot = slot = SlotTicket(
-            self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority,
+        job, record = self._submitted.job, self._submitted
+        self._slot = slot = ElasticSlot(
+            self.home, run=record.name, number=record.number, requests=requests_of(job), priority=job.priority,
             held=BudgetHold(self.home, record, is_new=not self.state.attempts).reason,
         )  # fmt: skip
         while True:
@@ -219,20 +233,21 @@ class Supervisor:
                 slot.change_priority(wanted)
                 self._save(priority=wanted)
                 self._wake_waiting()
-            machine = observe_machine(self.home.root, os.environ, with_gpus=bool(slot.ticket.request.gpu_count))
-            reason, gpus = slot.try_start(machine)
-            if reason is None:
+            choice, gpus = slot.try_start(self._machine())
+            if choice.place is not None:
                 self._gpus = gpus
-                self._save(gpus=slot.ticket.gpus)
+                size = self._size.size_at(choice.place) if len(slot.requests) > 1 else None
+                self._save(gpus=slot.ticket.gpus, size=size, size_reason=self._size.words(choice.place, choice.reason))
                 self._wake_waiting()
                 return
-            if reason != self.state.reason:
-                self._save(phase="pending", reason=reason)
+            if choice.reason != self.state.reason:
+                self._save(phase="pending", reason=choice.reason)
             self._pause(TICK_S)
 
     def _start(self) -> Launchers:
         attempt = self.state.attempt
-        if not self._ports.descriptors:
+        if len(self._node_ports) != self.job.nodes:
+            self._ports.release()
             self._node_ports = self._ports.take(self.home, ports_needed(self.job))
         layout = layout_of(self.record, attempt=attempt, ports=self._node_ports, addresses=self._ports.addresses)
         self._outputs.clear(self.files.attempt_dir(attempt))
@@ -264,7 +279,9 @@ class Supervisor:
 
     def _open_attempt(self, resume: str | None, restart: str) -> None:
         """Before the first rank: a power loss must not make this attempt look as if it had never begun."""
+        size = self.state.size
         fields = {"started": time.time(), "ended": None, "failure": None, "resumed_from": resume, "restart": restart}
+        fields |= {} if size is None else {"size": size, "gpus": self.job.gpus}
         self._save(is_durable=True, attempts=changed_attempt(self.state, **fields))
 
     def _restart(self, before: Launchers, preparation: AttemptPreparation) -> Launchers:
@@ -281,6 +298,7 @@ class Supervisor:
 
     def _watch(self, launchers: Launchers) -> None:
         is_running, self._ending_since = False, None
+        self._size.begin()
         pause, pruned = 0.01, time.monotonic()
         while True:
             launchers.note_exits(reap())
@@ -289,12 +307,15 @@ class Supervisor:
             if not is_running and launchers.reason is None:
                 is_running = self._note_running(launchers)
             self._end_if_due(launchers)
+            if is_running and self.state.size is not None:
+                self._resize_if_due(launchers)
             launchers.check()
             self._note_slow_end(launchers)
             if time.monotonic() - pruned > PRUNE_S:
                 self._outputs.prune(self.state.attempt)
                 pruned = time.monotonic()
             pause = TICK_S if is_running and launchers.reason is None else min(pause * 1.5, 0.25)
+            pause = min(pause, POLL_S) if self._size.is_wanted else pause
             self._pause(min(pause, self._limit.left_s(time.monotonic())))
 
     def _note_running(self, launchers: Launchers) -> bool:
@@ -327,6 +348,16 @@ class Supervisor:
         elif self._limit.left_s(time.monotonic()) <= 0:
             launchers.end("timeout")
 
+    def _resize_if_due(self, launchers: Launchers) -> None:
+        if self._slot is None or launchers.reason is not None:
+            return
+        why, size = self._size.look(self._slot, self.state, time.monotonic())
+        if why != self.state.size_reason:
+            self._save(size_reason=why)
+        if size is not None:
+            self._save(is_durable=True, target=size)
+            launchers.end("stop")
+
     # the end
 
     def _finish(self, phase: str, *, exit_code: int | None, reason: str, cause: str | None = None) -> None:
@@ -357,43 +388,8 @@ class Supervisor:
         """Something in Longboat itself broke: the run ends with that, not in silence."""
         self._finish("failed", exit_code=InternalError.exit_code, reason=message, cause="lost")
 
-    # waiting and waking
-
-    def _pause(self, timeout_s: float) -> None:
-        """Wait for the next wake-up, and store the state if that failed before."""
-        self._wakeups.wait(min(timeout_s, TICK_S))
-        if not self._is_saved:
-            self._save()
-
-    def _sleep(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            self._raise_if_stopped()
-            self._pause(left)
-
-    def _raise_if_stopped(self) -> None:
-        if self.files.stop_request() is not None:
-            raise StoppedBeforeStart
-
     def _wake_waiting(self) -> None:
         """Tell the first runs of the queue to look again; each that starts tells the next."""
         assert self._slot is not None
         for name in self._slot.waiting()[:8]:
             wake(RunFiles(self.home.runs / name))
-
-    def _save(self, *, is_durable: bool = False, **changes: object) -> None:
-        """Store the new state; durable where the attempts or the end of the run have changed.
-
-        A full disk does not end a training: it is stored as soon as that is possible.
-        """
-        self.state = replace(self.state, serial=self.state.serial + 1, **changes)
-        self._is_promised = self._is_promised and not is_durable
-        try:
-            if self._is_promised:
-                self.files.write_progress(self.state)
-            else:
-                self.files.write_state(self.state)
-            self._is_saved = self._is_promised = True
-        except EngineError as error:
-            self._is_saved = False
-            log_line(error.message)

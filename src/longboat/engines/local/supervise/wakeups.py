@@ -1,4 +1,4 @@
-"""Wake-ups of a supervisor: a FIFO that commands write to, and SIGCHLD. One select waits for both."""
+"""How a supervisor waits and what it stores meanwhile: a FIFO that commands write to, and SIGCHLD; the run's state."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import contextlib
 import os
 import select
 import signal
+import time
 
+from longboat.core.errors import EngineError
+from longboat.engines.local.records import LocalState, replace
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.shared.files import disk
+from longboat.engines.shared.files import disk, log_line
+
+TICK_S = 2.0
+"""As often as launchers write their heartbeat; whatever is urgent wakes the supervisor."""
 
 
 def wake(files: RunFiles) -> None:
@@ -53,3 +59,51 @@ def _catch_children() -> int:
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return reader
+
+
+class StoppedBeforeStart(Exception):
+    """The user asked the run to stop before its ranks had started."""
+
+
+class StateKeeper:
+    """The state of a run in the hands of its only writer: stored at each change, and how he waits meanwhile."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self.files = files
+        self.state: LocalState = files.state(is_alone=True)
+        self._wakeups = Wakeups(files)
+        self._is_saved = True
+        self._is_promised = True  # what has to survive a power loss is synced
+
+    def _pause(self, timeout_s: float) -> None:
+        """Wait for the next wake-up, and store the state if that failed before."""
+        self._wakeups.wait(min(timeout_s, TICK_S))
+        if not self._is_saved:
+            self._save()
+
+    def _sleep(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._raise_if_stopped()
+            self._pause(left)
+
+    def _raise_if_stopped(self) -> None:
+        if self.files.stop_request() is not None:
+            raise StoppedBeforeStart
+
+    def _save(self, *, is_durable: bool = False, **changes: object) -> None:
+        """Store the new state; durable where the attempts or the end of the run have changed.
+
+        A full disk does not end a training: it is stored as soon as that is possible.
+        """
+        self.state = replace(self.state, serial=self.state.serial + 1, **changes)
+        self._is_promised = self._is_promised and not is_durable
+        try:
+            if self._is_promised:
+                self.files.write_progress(self.state)
+            else:
+                self.files.write_state(self.state)
+            self._is_saved = self._is_promised = True
+        except EngineError as error:
+            self._is_saved = False
+            log_line(error.message)

@@ -152,6 +152,7 @@ def take_over(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renumbered(env: dict[str, str], attempt: int) -> dict[str, str]:
+    env = {name: value for name, value in env.items() if name != "LONGBOAT_WORLD_SIZE_CHANGED"}  # as just before it
     return {**env, _ATTEMPT: str(attempt)} if _ATTEMPT in env else env
 
 

@@ -1,15 +1,32 @@
-"""`longboat.golden`: what a server of a checkpoint must answer, saved with the checkpoint.
+"""What few trainers need: `longboat.batch_size`, the share of a rank in a batch, and `longboat.golden`, what a server
+of a checkpoint must answer.
 
 In a rank the text of this file follows that of `trainer` in one file (`node.environment.provide_package`), so it has no
 `from __future__`; where Longboat is installed it is a module. Standard library only, Python >= 3.8.
 """
+
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 if __name__ != "longboat":
-    from longboat.launcher.trainer import _files, _warn
+    from longboat.launcher.trainer import _files, _warn, rank, world_size
+
+
+def batch_size(size: int) -> int:
+    """How many samples this rank takes of a batch.
+
+    In a job with `batch: global`, `size` is that of all ranks together: each rank has the same share, and the first
+    ranks one more where it does not divide, so that the shares make exactly `size`. Else it is each rank's own.
+    """
+    if os.environ.get("LONGBOAT_BATCH") != "global":
+        return size
+    share, rest = divmod(size, world_size())
+    if not share:
+        raise ValueError("a batch of %d for %d ranks" % (size, world_size()))
+    return share + (rank() < rest)
 
 
 def golden(inputs: "Any", outputs: "Any", path: str = "/predict", tolerance: float = 1e-4) -> None:
