@@ -29,7 +29,7 @@ from tests.clouds.azure.simulated_aks import SimulatedAks
 from tests.clouds.azure.simulated_azure import GROUP, SUBSCRIPTION, SimulatedAzure
 from tests.clusters.cloud.azure.conftest import azure as clusters_of_azure
 from tests.clusters.cloud.conftest import installed
-from tests.docs.test_examples import FILE_NAME, ROOT, blocks, cluster_environment, run_block
+from tests.docs.test_examples import FILE_NAME, ROOT, blocks, cluster_environment, give_image, run_block
 
 __all__ = ["clusters_of_azure", "installed", "machines", "stage"]
 PAGE = ROOT / "docs" / "recipes" / "azure-train-serve.md"
@@ -83,6 +83,7 @@ def give_numpy(cluster: Cluster) -> None:
 def test_it_trains_and_serves_on_real_pods(
     cluster: Cluster, namespace: str, environment: dict[str, str], home: Path, tmp_path: Path
 ) -> None:
+    give_image(cluster)
     give_numpy(cluster)
     folder = tmp_path / "folder"
     write_files(folder)
@@ -98,19 +99,25 @@ def test_it_trains_and_serves_on_real_pods(
 
 @contextlib.contextmanager
 def autoscaler(stage: Stage, environment: dict[str, str], folder: Path) -> Iterator[Path]:
-    """`longboat autoscaler run` as a process of its own; gives its log."""
+    """`longboat autoscaler run` and the controller, which admits runs, as processes of their own; gives the log."""
     provider = {"cluster": "lab", "resource_group": GROUP, "subscription": SUBSCRIPTION}
     pools = {"providers": {"azure": provider}, "settings": {"idle": "2s"}}
     (folder / "pools.yaml").write_text(yaml.safe_dump(pools))
     command = ["longboat", "autoscaler", "run", "--pools", "pools.yaml", "--interval", "1s", "--home", stage.namespace]
+    admitting = ["longboat", "controller", "--only", stage.namespace, "--lease", stage.namespace]
     log = folder.parent / "autoscaler.log"
-    with open(log, "wb") as file:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
+    with open(log, "wb") as file, open(folder.parent / "controller.log", "wb") as other:
+        processes = [
+            subprocess.Popen(words, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            for words, output in ((command, file), (admitting, other))
+        ]
     try:
         yield log
     finally:
-        process.terminate()
-        assert process.wait(60) in (0, 130, 143, -15), log.read_text()[-2000:]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            assert process.wait(60) in (0, 130, 143, -15), log.read_text()[-2000:]
 
 
 @pytest.mark.cluster
