@@ -14,6 +14,7 @@ import importlib
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,10 +101,18 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def leave(engine: Any, table: str) -> None:
+    """Told to end: what was seen is told, and what the storm has made goes with it, whatever its players are at."""
+    print(table, flush=True)
+    engine.close()
+    os._exit(143)
+
+
 def storm(options: argparse.Namespace) -> int:
     engine: Any = importlib.import_module(ENGINES[options.engine])
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
     tally, began = Tally(engine), time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: leave(engine, tally.table(options.engine, time.monotonic() - began, seed)))
     ends = None if options.minutes is None else began + options.minutes * 60
     seeds = random.Random(seed)
     root = Path(tempfile.mkdtemp(prefix="longboat-storm-"))

@@ -155,7 +155,8 @@ def jobset(book: Book) -> dict[str, Any]:
         "name": "main",
         "image": grounds.PYTHON_IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", "RANK=$JOB_COMPLETION_INDEX exec python3 /book/train.py"],
+        # Not as process 1 of its container, which no signal of its own can kill.
+        "command": ["sh", "-c", "RANK=$JOB_COMPLETION_INDEX python3 /book/train.py; exit $?"],
         "env": [{"name": "BOOK", "value": "/book"}],
         "volumeMounts": [{"name": "book", "mountPath": "/book"}],
     }
@@ -185,11 +186,13 @@ def jobsets_own(ground: grounds.Ground, book: Book) -> Iterator[Callable[[], flo
     client = api.Api(clusters.get(ground.name))
     path = api.path_of("JobSet", "jobset.x-k8s.io/v1alpha2", grounds.NAMESPACE, "peer")
     client.create(jobset(book))
+    client.close()
     try:
         yield lambda: delete_pod(
             ground, "batch.kubernetes.io/job-completion-index=1,jobset.sigs.k8s.io/jobset-name=peer"
         )
     finally:
+        client = api.Api(clusters.get(ground.name))
         client.delete(path)
         api.wait_for(
             "the JobSet and its pods are gone", lambda: client.get(path) is None and not pods(client), PATIENCE_S

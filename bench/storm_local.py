@@ -53,8 +53,13 @@ class LocalEpisode(PlayedEpisode):
             if not try_lock(lock):
                 self.complaints.append(f"GPU lock {path.name} is taken")
             os.close(lock)
-        queued = [path.name for path in (self.home / "queue").glob("*") if not path.name.startswith(".")]
-        self.complaints += [f"{name} is left in the queue" for name in queued]
+        for path in (self.home / "queue").glob("[!.]*.lock"):
+            lock = open_lock(path)
+            is_free = try_lock(lock)
+            os.close(lock)
+            # One whose supervisor was killed as it left, when all was done, goes when the next one looks at the queue.
+            if not (is_free and self.episode.is_wild):
+                self.complaints.append(f"{path.name} is left in the queue")
 
     def supervisors(self) -> list[int]:
         """Whatever works for this home, but the process that plays."""
@@ -73,6 +78,10 @@ class LocalEpisode(PlayedEpisode):
 def living() -> dict[str, int]:
     """Processes that live through all episodes: none, each run has a supervisor of its own."""
     return {}
+
+
+def close() -> None:
+    """Nothing outlives the episodes."""
 
 
 def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str], list[str]]:

@@ -76,6 +76,7 @@ class Town:
                 faults.start(self.cluster, part)
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         self.controller.kill()
         self.controller.wait()
         self._open.__exit__(None, None, None)
@@ -167,12 +168,16 @@ class PodEpisode(PlayedEpisode):
     def check_place(self, status: RunStatus) -> None:
         with self.waited("a process of the run is left"):
             until(lambda: not processes("LONGBOAT_RUN_UID", status.uid), "its processes are gone", 90.0)
-        living = [
-            pod["metadata"]["name"]
-            for pod in self.engine.client.list(POD).items
-            if pod["status"].get("phase") not in ("Succeeded", "Failed")
-        ]
-        self.complaints += [f"pod {name} goes on after the end" for name in living]
+        with self.waited("pods go on after the end", self.living_pods):
+            until(lambda: not self.living_pods(), "its pods have ended", 90.0)
+
+    def living_pods(self) -> list[str]:
+        """Those whose kubelet has not said yet that they have ended."""
+        answer = self.calm(lambda: self.engine.client.list(POD))
+        bodies = [] if answer is None else answer.items
+        ended = ("Succeeded", "Failed")
+        living = [body["metadata"]["name"] for body in bodies if body["status"].get("phase") not in ended]
+        return living if answer is not None else ["not to be listed now"]
 
     def checkpoints(self, status: RunStatus) -> Path:
         folders = sorted({path.parent for path in self.storage.rglob("step-*")})
@@ -202,6 +207,11 @@ class PodEpisode(PlayedEpisode):
 def living() -> dict[str, int]:
     """Processes that live through all episodes, or are started again."""
     return {"controller": _town[0].controller.pid} if _town else {}
+
+
+def close() -> None:
+    if _town:
+        _town.pop().close()
 
 
 def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str], list[str]]:

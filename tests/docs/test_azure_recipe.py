@@ -100,10 +100,10 @@ def test_it_trains_and_serves_on_real_pods(
 def autoscaler(stage: Stage, environment: dict[str, str], folder: Path) -> Iterator[Path]:
     """`longboat autoscaler run` as a process of its own; gives its log."""
     provider = {"cluster": "lab", "resource_group": GROUP, "subscription": SUBSCRIPTION}
-    pools = {"providers": {"azure": provider}, "settings": {"idle": "2s", "grace": "0s"}}
+    pools = {"providers": {"azure": provider}, "settings": {"idle": "2s"}}
     (folder / "pools.yaml").write_text(yaml.safe_dump(pools))
     command = ["longboat", "autoscaler", "run", "--pools", "pools.yaml", "--interval", "1s", "--home", stage.namespace]
-    log = folder / "autoscaler.log"
+    log = folder.parent / "autoscaler.log"
     with open(log, "wb") as file:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
     try:

@@ -42,6 +42,12 @@ RULE: dict[str, tuple[str, ...]] = {
         "engines/kubernetes/observe/test_restarts.py::test_a_forged_record_makes_no_endless_list",
         "launcher/pod/restart/test_in_place.py::test_the_job_s_retries_decide_how_often",
     ),
+    "A pod that is replaced is made by the Job": (
+        "launcher/gang/test_greetings.py::test_while_the_name_is_free",
+        "launcher/gang/test_greetings.py::test_while_a_member_has_the_name",
+        "launcher/gang/test_channel.py::test_unauthenticated_connections_get_no_answer",
+        "launcher/pod/restart/test_replacement.py::test_a_replacement_that_comes_while_the_old_one_is_silent",
+    ),
     "**A trial is a copy of its sweep's template**": (
         f"{TRIALS}::test_a_record_that_was_changed_makes_no_trial",
         f"{TRIALS}::test_a_template_of_another_owner_vouches_for_nothing",

@@ -75,7 +75,7 @@ def signed_in(browser: Any, address: str) -> Iterator[Any]:
     page.get_by_role("heading", name="Runs", exact=True).wait_for()
     yield page
     context.close()
-    assert troubles == []
+    assert troubles == [], troubles
 
 
 def open_page(page: Any, path: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from longboat.core.errors import NotFound, Refused
 from longboat.core.runs import RunStatus
 from longboat.engines.shared.home import current_user
+from longboat.workbench import sessions
 from longboat.workbench.jobs import KIND_LABEL
 from longboat.workbench.sessions import BenchSession, check_from_here, is_sound, open_runs
 
@@ -82,3 +83,11 @@ def test_a_run_of_another_home_is_not_opened() -> None:
     engine: Any = Listed([OWN], foreign=("own",))
     with pytest.raises(Refused, match="not submitted from here"):
         check_from_here(engine, OWN)
+
+
+def test_where_a_session_is_read_is_not_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = msgspec.json.encode(msgspec.structs.replace(LAB, pod=("kube-system", "other")))
+    for pod in (None, ("ns", "own-0")):
+        monkeypatch.setattr(sessions, "_read", lambda engine, run, pod=pod: (content, "/node", pod))
+        session = sessions.read_session(Listed([OWN]), OWN)  # type: ignore[arg-type]
+        assert session is not None and (session.folder, session.pod) == ("/node", pod)

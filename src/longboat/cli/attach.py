@@ -57,9 +57,15 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
             raise told_of_run(error, run.name) from error
         ended = engine.wait(run.name)
     notify_of_end(engine, ended)
-    if not quiet:
+    if not quiet or is_untold(ended):
         summarise(ended, printer.say)
     return ended
+
+
+def is_untold(run: RunStatus) -> bool:
+    """Whether it failed without a rank that did, so that nothing in its log says why: its image, a timeout."""
+    failure = run.attempts[-1].failure if run.attempts else None
+    return run.phase == "failed" and (failure is None or failure.rank is None)
 
 
 def notify_of_end(engine: Engine, ended: RunStatus) -> None:

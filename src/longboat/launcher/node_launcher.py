@@ -371,7 +371,8 @@ class NodeLauncher:
         self._close(outcome, verdict)
         code = state.result()[0]
         code = code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
-        return EXIT_LOST if code == EXIT_REPLACED else code  # of a rank; its report has it
+        is_mistaken = code == EXIT_REPLACED and self.plan.echo == "pod"  # of a rank; its report has it
+        return EXIT_LOST if is_mistaken else code
 
     def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
         if self.plan.termination or self.plan.keep or self.plan.artifacts or self.state.sender is not None:

@@ -44,16 +44,18 @@ class PortForward:
         *,
         port: int | None = None,
         usual: int = 0,
+        pod: tuple[str, str] | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`port`: this one or none (UsageError); else `usual` where nobody has it. `report` is told of lost ways."""
+        """`port`: this one or none (UsageError); else `usual` where nobody has it. `report` is told of lost ways.
+        `pod`: of the run, where it was just seen."""
         self._client, self._run, self._target, self._report = client, run, target, report
         try:
             self._listener = listen(port) if port else listen_near(usual)
         except OSError as error:
             raise UsageError(f"port {port} of this machine cannot be used: {os.strerror(error.errno or 0)}") from error
         self.port = int(self._listener.getsockname()[1])
-        self._pod: tuple[str | None, str] | None = None
+        self._pod: tuple[str | None, str] | None = pod
         self._is_lost = False
         self._over = threading.Event()
         self._room = threading.Semaphore(MOST_CONNECTIONS)
@@ -62,7 +64,7 @@ class PortForward:
 
     def check(self) -> None:
         """Connect once. Raises ApiError where it is not allowed: waiting does not change that."""
-        namespace, pod = self._find()
+        namespace, pod = self._pod or self._find()
         PortConnection(self._client, pod, self._target, namespace=namespace).close()
         self._note_pod(namespace, pod)
 

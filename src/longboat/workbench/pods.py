@@ -8,9 +8,12 @@ from longboat.engines.kubernetes.manifests.volumes import NODE
 from longboat.engines.kubernetes.observe.observe import observe
 from longboat.kubeapi.client import Client
 
+PodName = tuple[str, str]
+"""Namespace and name."""
 
-def read_node_file(client: Client, run: str, name: str, most: int) -> bytes:
-    """A file of the launcher's folder in the pod of the run's first node. Raises NotFound."""
+
+def read_node_file(client: Client, run: str, name: str, most: int) -> tuple[bytes, PodName]:
+    """A file of the launcher's folder in the pod of the run's first node, and that pod. Raises NotFound."""
     snapshot = observe(client, run, client.now())
     pod = pod_of(snapshot, node=None)
     content = b""
@@ -18,4 +21,4 @@ def read_node_file(client: Client, run: str, name: str, most: int) -> bytes:
         content += block
         if len(content) > most:
             break
-    return content
+    return content, (snapshot.record.namespace, pod.name)

@@ -37,6 +37,7 @@ class BenchSession(Value, frozen=True):
     token: str = ""
     path: str = "/"
     user: str = ""  # that the server runs as; empty: it has no name there
+    pod: tuple[str, str] | None = None  # namespace and name: where it was read, never what it says
 
     def url(self, port: int) -> str:
         return self.url_at(f"127.0.0.1:{port}")
@@ -48,14 +49,14 @@ class BenchSession(Value, frozen=True):
 
 def read_session(engine: Engine, run: RunStatus) -> BenchSession | None:
     """None until it is ready, and for one that leads elsewhere."""
-    content, folder = _read(engine, run)
+    content, folder, pod = _read(engine, run)
     if content is None:
         return None
     try:
         session = decode(content, BenchSession)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    return msgspec.structs.replace(session, folder=folder) if is_sound(session) else None
+    return msgspec.structs.replace(session, folder=folder, pod=pod) if is_sound(session) else None
 
 
 def is_sound(session: BenchSession) -> bool:
@@ -64,16 +65,17 @@ def is_sound(session: BenchSession) -> bool:
     return is_text and 0 <= session.port < 1 << 16 and session.path[:1] == "/" and session.path[:2] != "//"
 
 
-def _read(engine: Engine, run: RunStatus) -> tuple[bytes | None, str]:
+def _read(engine: Engine, run: RunStatus) -> tuple[bytes | None, str, tuple[str, str] | None]:
     if isinstance(engine, LocalEngine):
-        return _read_here(engine, run)
+        return (*_read_here(engine, run), None)
     assert isinstance(engine, KubernetesEngine)
     from longboat.engines.kubernetes.manifests.volumes import NODE
     from longboat.workbench.pods import read_node_file
 
     with contextlib.suppress(NotFound, ApiError):
-        return read_node_file(engine.client, run.name, FILE, MOST_BYTES), NODE
-    return None, NODE
+        content, pod = read_node_file(engine.client, run.name, FILE, MOST_BYTES)
+        return content, NODE, pod
+    return None, NODE, None
 
 
 def _read_here(engine: LocalEngine, run: RunStatus) -> tuple[bytes | None, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from longboat.cli.cluster.down import with_left_behind
 from longboat.cli.cluster.session import ClusterSession, alone
-from longboat.cli.cluster.up import check_machines, leaving_hosts
+from longboat.cli.cluster.up import check_machines, leaving_hosts, lost_problems
 from longboat.clusters.hosts.pool import Hosts
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.core.errors import EngineError, Refused
@@ -76,3 +76,12 @@ def test_a_second_command_that_changes_the_cluster_waits_for_nothing_and_changes
             pass
     with alone(cluster(), home):
         pass
+
+
+def test_who_takes_a_lost_host_out_of_the_file_is_told_how_to_go_on(tmp_path: Path) -> None:
+    hosts: Hosts = None  # type: ignore[assignment]
+    lost = {"w-8": EngineError("w-8: no answer"), "w-0": EngineError("w-0: no answer")}
+    session = ClusterSession(cluster(), hosts, {}, lost, Home(tmp_path))
+    leaving = [HostSpec(name=name, address=name) for name in ("w-8", "w-9")]
+    (problem,) = lost_problems(session, leaving)
+    assert (problem.host, problem.severity) == ("w-8", "warning") and "--forget w-8" in problem.remedy

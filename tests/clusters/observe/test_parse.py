@@ -141,6 +141,8 @@ def test_a_host_without_ss_date_and_names() -> None:
 
 def test_ufw_and_terminal_escapes() -> None:
     rules = "opened\tStatus: active\nopened\t6443/tcp       ALLOW   10.0.0.0/8\nopened\t22   DENY  Anywhere\n"
+    rules += "opened\t10250/tcp   ALLOW OUT   Anywhere\nopened\t2379:2380/tcp   ALLOW FWD   Anywhere\n"
+    rules += "opened\t10250/tcp (v6)   ALLOW   Anywhere (v6)\n"
     facts = parse("u", f"firewall\tufw\n{rules}hostname\tevil\x1b[2J\x07name\n")
     assert facts.open_ports == ("6443/tcp",)
     assert facts.hostname == "evil [2J name"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.core.jobs import Gpus, Resources, Volume
+from longboat.core.jobs import Gpus, Resources, Retries, Volume
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import objects
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
@@ -37,6 +37,7 @@ def full_record(**fields: Any) -> Record:
         Volume(target="tmp", scratch=True),
     )
     what = job(*roles, ends=("worker",), volumes=volumes, labels={"team": "vision"}, grace_s=12.5)
+    what = msgspec.structs.replace(what, retries=Retries(count=2))
     given: dict[str, Any] = {
         "gpu_resource": "nvidia.com/gpu",
         "gpu_selector": {"worker": {"nvidia.com/gpu.product": ("NVIDIA-H100-80GB-HBM3",), "gpu": ("h100",)}},

@@ -67,9 +67,10 @@ class Recording:
             folder.mkdir()
         (self.code / "train.py").write_text(JOB)
         (self.code / "driver.py").write_text(DRIVER)
-        self.environment = {**os.environ, "MARKS": str(self.marks), "CODE": str(code), "LONGBOAT_HOME": str(self.home)}
+        self.environment = {**os.environ, "LONGBOAT_HOME": str(self.home)}
         self.environment.pop("LONGBOAT_SYNC", None)
-        given = {"run": [sys.executable, "train.py"], "exclude": ["driver.py"], "grace": "2s", **fields}
+        own = {"MARKS": str(self.marks), "CODE": str(code)}  # of the job: that of the submission goes with the memory
+        given = {"run": [sys.executable, "train.py"], "exclude": ["driver.py"], "grace": "2s", "env": own, **fields}
         arguments = [str(self.home), str(self.marks), str(self.code), repr(given)]
         trace = root / "trace"
         done = subprocess.run(

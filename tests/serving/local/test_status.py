@@ -59,12 +59,12 @@ def replicas(*phases: str) -> tuple[ReplicaState, ...]:
         (("2:ready", "2:starting"), {}, "degraded", "loads", 20),
         (("1:ready", "1:ready", "2:starting"), {}, "updating", "loads", 20),
         (("1:draining", "2:ready", "2:ready"), {}, "updating", "", 20),
-        (("1:ready", "1:ready"), {2: "bad"}, "degraded", "bad", 10),
-        ((), {2: "bad"}, "failed", "bad", 10),
+        (("1:ready", "1:ready"), {2: "bad"}, "degraded", "train:20 takes no requests: bad", 10),
+        ((), {2: "bad"}, "failed", "train:20 takes no requests: bad", 10),
     ],
 )
 def test_phases(phases: tuple[str, ...], failed: dict[int, str], phase: str, reason: str, step: int) -> None:
-    state = ServiceState(replicas=replicas(*phases), good=1, failed=failed, problem=failed.get(2, ""))
+    state = ServiceState(replicas=replicas(*phases), good=1, failed=failed, problem="r1 ended" if failed else "")
     status = status_of(WANTED, state, is_stopping=False)
     assert (status.phase, status.reason, status.step, status.replicas) == (phase, reason, step, 2)
     assert status.ready == sum(each.endswith(":ready") for each in phases)

@@ -14,14 +14,19 @@ from longboat.engines.kubernetes.record_store import list_records
 from longboat.engines.shared.home import Home
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP
+from longboat.sweeps.drive import SweepDriver
 from longboat.sweeps.kubernetes.controller import SweepController
 from longboat.sweeps.kubernetes.removal import remove_cluster_sweep
 from longboat.sweeps.kubernetes.store import ClusterSweep
+from longboat.sweeps.kubernetes.trial_runs import ClusterTrials
+from longboat.sweeps.kubernetes.turns import TrialTurns
 from longboat.sweeps.submit import Place, create_sweep, record_of
 from longboat.sweeps.trials import SweepState
 from testbed import api, stages
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import Bench
+from tests.storage.realstores import Unavailable
+from tests.sweeps.optuna_packages import optuna_packages
 
 TRAIN = """
 import os, sys
@@ -50,12 +55,12 @@ def controlled(bench: Bench, said: list[str]) -> Iterator[Client]:
             runs.close()
 
 
-def begin(bench: Bench, code: str, **fields: object) -> ClusterSweep:
+def begin(bench: Bench, code: str, as_name: str = "tune", **fields: object) -> ClusterSweep:
     home = Home(environment=bench.environment)
     place = Place(context=bench.engine.client.context, namespace=bench.namespace)
-    record = record_of(home, bench.engine, bench.submission(code, **fields), "tune", place)
+    record = record_of(home, bench.engine, bench.submission(code, **fields), as_name, place)
     create_sweep(home, bench.engine, record)
-    return ClusterSweep(bench.engine.client, "tune")
+    return ClusterSweep(bench.engine.client, as_name)
 
 
 def wait_for_end(sweep: ClusterSweep, within_s: float) -> SweepState:
@@ -127,4 +132,40 @@ def test_a_thousand_trials_on_simulated_nodes(
     assert len({trial.params["x"] for trial in state.trials}) == TRIALS
     assert len(list(list_records(bench.engine.client))) == TRIALS  # each once, none lost
     assert requests <= MOST_REQUESTS * TRIALS
+    bench.engine.close()
+
+
+@pytest.mark.cluster
+def test_a_sweep_of_optuna_is_driven_by_its_submitter_beside_a_controller(
+    cluster: Cluster,
+    namespace: str,
+    tmp_path: Path,
+    kwok_nodes: Callable[..., list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller makes no trial of it, and looks after those that there are like any other run."""
+    try:
+        monkeypatch.syspath_prepend(str(optuna_packages()))
+    except Unavailable as error:
+        pytest.skip(str(error))
+    kwok_nodes("1:h100x8")
+    bench = Bench(cluster, namespace, tmp_path)
+    annotations = {stages.PREFIX + "run-for": "1s", stages.PREFIX + "exit-code": "0"}
+    chosen = {"image": "x", "storage": {"path": "/kept"}, "pod": {"metadata": {"annotations": annotations}}}
+    Path(bench.environment["LONGBOAT_HOME"], "config.yaml").write_text(json.dumps({"kubernetes": chosen}))
+    bench.engine = bench.open()
+    space = {"x": {"min": 0.0, "max": 1.0}, "sampler": "cmaes", "trials": 5, "parallel": 2}
+    sweep = begin(bench, "", name="tune", run="python train.py ${sweep.x}", sweep=space, gpus=1)
+    said: list[str] = []
+    with controlled(bench, said):
+        other = begin(
+            bench, "", name="other", run="python train.py ${sweep.x}", sweep={"x": [1, 2]}, gpus=1, as_name="other"
+        )
+        assert wait_for_end(other, 300.0).phase == "succeeded"
+        assert list(sweep.state().trials) == [], "the controller was at work, and left it alone"
+        driver = SweepDriver(ClusterTrials(sweep, turns=TrialTurns()), sweep)
+        api.wait_for("the sweep has ended", lambda: driver.advance() is None, 300.0, every_s=0.5)
+    state = sweep.state()
+    assert (state.phase, said) == ("succeeded", [])
+    assert len({trial.params["x"] for trial in state.trials}) == 5
     bench.engine.close()

@@ -19,6 +19,7 @@ from longboat.clusters.apply.gpu_verification import GpuVerification
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
+from longboat.clusters.observe.facts import HostProblem
 from longboat.clusters.offline.addon_files import with_manifests
 from longboat.clusters.offline.flannel_program import flanneld_of, unpinned
 from longboat.clusters.offline.load import cache_folder, load_software
@@ -87,7 +88,8 @@ def command(
     with open_session(spec, accept_new_host_keys, leaving, changes=not dry_run) as session:
         spec = session.spec
         seen = {host.name: session.facts[host.name] for host in spec.hosts if host.name in session.facts}
-        session.check(host_problems(software.manifest, seen) if software else ())
+        more = host_problems(software.manifest, seen) if software else []
+        session.check([*more, *lost_problems(session, leaving)])
         check_machines(session, leaving)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
         programs = {} if dry_run else flanneld_of(spec, seen, cache_folder(Home()))
@@ -132,6 +134,19 @@ def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpe
             f"{', '.join(changed)}: a role cannot change", hint="take the host out, `up`, then put it in again"
         )
     return [host for host in before.hosts if host.name not in now]
+
+
+def lost_problems(session: ClusterSession, leaving: Sequence[HostSpec]) -> list[HostProblem]:
+    """Hosts that left the file and do not answer: they cannot be undone, and may come back as nodes."""
+    remedy = "bring it back; or, if it is lost for good: --forget {name} goes on without it"
+    return [
+        HostProblem(
+            host=host.name, check="connection", severity="warning", message="it is not in the file any more",
+            remedy=remedy.format(name=host.name),
+        )
+        for host in leaving
+        if host.name in session.unreachable
+    ]  # fmt: skip
 
 
 def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None:

@@ -49,7 +49,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+_noted: set[str] = set()
+
+
+def note_once(text: str) -> None:
+    """Print a note that this command has not printed yet."""
+    if text not in _noted:
+        note(text)
+
+
 def note(text: str) -> None:
     """Print a note to stderr. What it quotes, of runs or of a cluster, cannot drive the terminal."""
+    _noted.add(text)
     lines = "\n".join(map(clean, text.split("\n")))
     say(f"{paint('note:', 'yellow', sys.stderr)} {lines}")

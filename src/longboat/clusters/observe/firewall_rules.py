@@ -64,7 +64,9 @@ def open_ports(lines: Lines) -> tuple[str, ...]:
     for line in lines["opened"]:
         rich = re.search(r'\bport port="([0-9]+(?:-[0-9]+)?)" protocol="(tcp|udp)" accept', line)
         fields = [f"{rich[1]}/{rich[2]}"] if rich else line.split()
-        if fields and (len(fields) == 1 or "ALLOW" in fields[1:3]):
+        # ufw has lines of what goes out, of what is forwarded and of IPv6 alone, too.
+        is_other = {"OUT", "FWD", "(v6)"} & set(fields[1:4])
+        if fields and not is_other and (len(fields) == 1 or "ALLOW" in fields[1:3]):
             ports.append(fields[0].replace("-", ":", 1) if "/" in fields[0] else fields[0])
     incoming = [line for line in lines["nft"] if re.match(r"rule (input|any) ", line)]
     for line in (*incoming, *lines["iptables"]):

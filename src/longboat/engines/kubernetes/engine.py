@@ -261,7 +261,7 @@ class KubernetesEngine:
                 while not live.is_complete and is_wanted():
                     if live.wants_state():
                         try:
-                            live.note_state(self._observe(snapshot.record.name).state)
+                            live.note_snapshot(self._observe(snapshot.record.name))
                         except (Unreachable, Forbidden) as error:
                             live.note_unreachable(error)
                     yield from live.arrived()

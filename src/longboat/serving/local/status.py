@@ -51,7 +51,8 @@ def _phase(wanted: WantedService, state: ServiceState, *, is_stopping: bool) -> 
     starting = next((replica.reason for replica in current if replica.phase == "starting" and replica.reason), "")
     if wanted.current in state.failed:
         is_serving = any(replica.phase == "ready" for replica in others)
-        return ("degraded" if is_serving else "failed"), state.problem
+        reason = f"{wanted.version(wanted.current).shown} takes no requests: {state.failed[wanted.current]}"
+        return ("degraded" if is_serving else "failed"), reason
     canary_bad = state.failed.get(wanted.canary) if wanted.canary is not None else None
     if canary_bad:
         return "degraded", f"the canary takes no requests: {canary_bad}"

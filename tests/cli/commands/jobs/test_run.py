@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from longboat.core.errors import RUN_TIMEOUT_EXIT
+from tests.cli.conftest import Longboat
 
 JOB = """
 name: digits
@@ -222,3 +223,17 @@ def test_a_volume_that_is_not_there_is_told_before_anything_starts(longboat) -> 
     (longboat.folder / "job.yaml").write_text("run: ls data\nvolumes: {data: ./data}\n")
     assert "there is no folder" in longboat("check", "job.yaml").err
     assert "hint: mkdir -p" in longboat("run", "job.yaml", code=203).err
+
+
+def test_a_run_whose_ranks_did_not_fail_says_why_it_failed_however_quiet(longboat: Longboat) -> None:
+    done = longboat("run", "-q", "--timeout", "1s", "--", "sleep", "60", code=207)
+    assert "took longer than its timeout of 1 s" in done.err and "longboat explain sleep" in done.err
+    assert longboat("run", "-q", "--", "false", code=1).err == "", "what the rank said is all there is to say"
+
+
+def test_what_stays_behind_is_said_once(longboat: Longboat) -> None:
+    (longboat.folder / "data").mkdir()
+    (longboat.folder / "data" / "x").touch()
+    (longboat.folder / ".longboatignore").write_text("data\n")
+    done = longboat("run", "--", "ls", "data", code=2)
+    assert done.err.count("data stays behind") == 1, done.err

@@ -139,7 +139,12 @@ def test_a_deployment_that_failed_is_told_and_tried_again(azure: SimulatedAks, c
 
 @pytest.mark.parametrize(
     ("status", "message"),
-    [(403, "Azure does not let you deploy"), (429, "asks for fewer requests"), (500, "Azure refused to deploy")],
+    [
+        (401, "does not accept your credentials"),
+        (403, "Azure does not let you deploy"),
+        (429, "asks for fewer requests"),
+        (500, "Azure refused to deploy"),
+    ],
 )
 def test_one_message_for_what_azure_refuses(azure: SimulatedAks, capfd: Text, status: int, message: str) -> None:
     azure.hiccups = [("PUT", "/deployments/", status, "before")]

@@ -131,7 +131,12 @@ def test_a_cluster_that_could_not_be_made(google: SimulatedGke, capfd: Text) -> 
 
 @pytest.mark.parametrize(
     ("status", "message"),
-    [(403, "does not let you"), (429, "asks for fewer requests"), (500, "Google Cloud refused to")],
+    [
+        (401, "does not accept your credentials"),
+        (403, "does not let you"),
+        (429, "asks for fewer requests"),
+        (500, "Google Cloud refused to"),
+    ],
 )
 def test_one_message_for_what_google_refuses(google: SimulatedGke, capfd: Text, status: int, message: str) -> None:
     google.hiccups = [("POST", "/clusters", status, "before")]

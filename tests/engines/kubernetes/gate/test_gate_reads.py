@@ -18,7 +18,7 @@ from longboat.engines.kubernetes.observe.snapshot import pod_view
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import Kind
-from tests.engines.kubernetes.run_samples import NOW, job, opened, record
+from tests.engines.kubernetes.run_samples import NOW, job, opened, record, retried
 
 WAITING = serve.AT_ONCE + 20
 """More than one selector names."""
@@ -151,6 +151,8 @@ def test_a_gang_that_runs_is_not_put_back_for_a_pod_that_is_replaced(phase: Phas
             "status": {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 213}}}]},
         }
     )
-    candidate = waiting_runs.candidate_of(run.with_ended([old]), NOW, {})
+    gang = msgspec.structs.replace(run.record, job=retried(nodes=2))
+    assert msgspec.structs.replace(run, record=gang).with_ended([old]).ended == ()
+    candidate = waiting_runs.candidate_of(run, NOW, {})
     assert candidate is not None and candidate.unschedulable == unschedulable
     assert [each.name for each in candidate.rest] == ["worker-0"]

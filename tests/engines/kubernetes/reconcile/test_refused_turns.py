@@ -65,3 +65,20 @@ def test_a_follower_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longboat.kubeapi.refusals.SYNC_S", 0.0)
     with pytest.raises(Forbidden):
         live.note_unreachable(REFUSED)
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_the_pods_of_an_ended_run_are_listed_again_only_where_one_had_not_ended(
+    has_ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "Reflector", lambda *_, **__: SimpleNamespace(close=lambda: None))
+    listed: list[str] = []
+    monkeypatch.setattr(follow, "list_pods", lambda _, record: listed.append(record.name) or [])
+    record: Any = SimpleNamespace(name="job", namespace="team")
+    live = LiveLogs(SEEN, record, LogQuery(), open_log=lambda _: None, notice=lambda _: None)
+    pods: Any = [SimpleNamespace(end=object()), SimpleNamespace(end=object() if has_ended else None)]
+    live.note_state(State(phase="running"), pods)
+    assert not listed
+    live.note_state(State(phase="succeeded"), pods)
+    assert listed == ([] if has_ended else ["job"])
+    assert live._views() == (pods if has_ended else [])

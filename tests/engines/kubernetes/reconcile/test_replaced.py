@@ -111,7 +111,9 @@ def test_a_pod_that_has_asked_for_another_one_is_none_of_the_gang_any_more() -> 
         ended = {"name": "main", "state": {"terminated": {"exitCode": code, "message": ""}}}
         return pod_view({"metadata": {"name": f"p{code}"}, "status": {"phase": "Failed", "containerStatuses": [ended]}})
 
-    assert [each.name for each in present_pods([view(213), view(208), view(137)])] == ["p208", "p137"]
+    pods = [view(213), view(208), view(137)]
+    assert [each.name for each in present_pods(record(JOB), pods)] == ["p208", "p137"]
+    assert present_pods(record(job(nodes=3)), pods) == tuple(pods), "whose Jobs make no other one"
 
 
 def test_a_gang_that_its_queue_takes_back_meanwhile_has_been_preempted() -> None:
@@ -134,3 +136,17 @@ def test_a_new_pod_that_cannot_be_prepared_ends_the_others_soon_and_is_to_blame(
     stopped = (ended(0, 0, ended_by="stop", gang=verdict()), ended(2, 0, ended_by="stop"))
     after = decide(gang(*stopped, broken, restarts=1, broken=NOW), NOW + 10).state
     assert after is not None and (after.phase, after.cause, after.attempt) == ("recovering", "setup", 2)
+
+
+@pytest.mark.parametrize(("store", "wait_s"), [(None, 10.0), ("s3://b/runs/train", 1800.0)])
+def test_who_never_met_a_node_0_that_was_taken_away_meanwhile_is_told(store: str | None, wait_s: float) -> None:
+    """No rank of that attempt had started. Where checkpoints are sent, a node may still be sending one of the last."""
+    first = ended(0, 208, cause="preemption", at=NOW, gang=verdict(208, "preemption"))
+    assert first.end is not None and first.end.said is not None
+    said = msgspec.structs.replace(first.end.said, started=None)
+    first = msgspec.structs.replace(first, end=msgspec.structs.replace(first.end, said=said))
+    seen = gang(first, running(1), running(2), broken=NOW)
+    grace_s = JOB.grace_s
+    known = msgspec.structs.replace(seen, record=record(JOB, checkpoint_store=store))
+    due = NOW + max(wait_s, grace_s + 10.0)
+    assert decide(known, due - 1.0).actions == () and decide(known, due).actions != ()

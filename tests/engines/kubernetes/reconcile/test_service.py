@@ -9,8 +9,9 @@ import pytest
 from longboat.engines.kubernetes.observe.run_gauges import RunGauges
 from longboat.engines.kubernetes.reconcile.service import ControllerService
 from longboat.engines.kubernetes.records import State
+from testbed import api
 from tests.engines.kubernetes.benches import Bench
-from tests.engines.kubernetes.controlling import LONG_S, wait_for_phase
+from tests.engines.kubernetes.controlling import LONG_S
 
 pytestmark = pytest.mark.pods
 STEPPING = (
@@ -21,7 +22,8 @@ STEPPING = (
 def test_the_step_of_a_run_is_on_the_page_while_somebody_scrapes(bench: Bench) -> None:
     client = bench.engine.client
     run = bench.engine.submit(bench.submission(STEPPING))
-    wait_for_phase(client, run.name, "running")
+    runs = lambda: bench.engine.status(run.name).phase == "running"  # noqa: E731  # a look takes its turns too
+    api.wait_for("it runs", runs, LONG_S, every_s=0.5)
     gauges = RunGauges()
     gauges.note(bench.namespace, run.name, State(phase="running"))
     service = ControllerService(client, bench.namespace, (), where="", say=pytest.fail, companion=pytest.fail)

@@ -168,7 +168,7 @@ def test_another_pod_that_is_taken_away_meanwhile(make_pods: Make, place: int) -
     begun(pods)
     pods.processes[1].send_signal(signal.SIGTERM)
     assert pods.wait(1) == EXIT_REPLACED
-    pods.until(lambda: is_waiting(pods, 0, 1) and is_waiting(pods, 2, 1))
+    pods.until(lambda: is_waiting(pods, 0, 1) and pods.beat(0)["missing"] == ["worker-1"])
     pods.processes[place].send_signal(signal.SIGTERM)
     assert pods.wait(place) == 208
     wait_all(pods)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import tempfile
 
 import click
 import msgspec
@@ -15,6 +17,7 @@ from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clusters.cloud.autoscaler_identity import google_install
+from longboat.clusters.cloud.gcp.cluster_view import GkeView
 from longboat.clusters.cloud.gcp.credentials import kubeconfig_of
 from longboat.clusters.cloud.gcp.decide import GkeStep, drift
 from longboat.clusters.cloud.gcp.gke import GkeCluster, GoogleDisk
@@ -27,6 +30,7 @@ from longboat.core.words import counted, listing
 from longboat.engines.shared.home import Home
 
 MOST_SHOWN = 10
+REACHED_S = 5.0
 
 
 def open_cluster(spec: ClusterSpec) -> GkeCluster:
@@ -110,6 +114,8 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     data = tuple(disk for disk in cluster.disks() if disk.is_data)
     if not yes:
         confirm(spec, data, purges=purges)
+    if view is not None and view.status == "RUNNING":
+        free_load_balancers(spec.name, view)
     if cloud_of(spec).autoscaler or (view is not None and view.workload_pool):
         cluster.rights().take_back()
     remove(cluster, output)
@@ -131,6 +137,29 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
         forget_spec(spec.name, Home())
     say(f"longboat: {spec.name} is gone; no other disk with its label is left")
     return 0
+
+
+def free_load_balancers(name: str, view: GkeView) -> None:
+    """Those of Services, which Google keeps when the cluster goes. A cluster that does not answer goes all the same.
+
+    By a kubeconfig of its own: a context of this name may be of another cluster.
+    """
+    from longboat.clusters.cloud.load_balancers import give_back
+    from longboat.kubeapi.client import Client
+    from longboat.kubeapi.errors import ApiError, KubeconfigError
+
+    try:
+        with socket.create_connection((view.endpoint, 443), REACHED_S):
+            pass
+        with tempfile.NamedTemporaryFile("w", prefix="longboat-") as file:
+            file.write(kubeconfig_of(name, view))
+            file.flush()
+            with Client.open(environment={**os.environ, "KUBECONFIG": file.name}) as client:
+                give_back(client, lambda text: say(clean(text)))
+    except (OSError, ApiError, KubeconfigError) as error:
+        text = clean(str(error))
+        say(f"warning: load balancers of Services are not looked for, as the cluster does not answer: {text}")
+        say("hint: gcloud compute forwarding-rules list shows what is left of them")
 
 
 def remove(cluster: GkeCluster, output: str) -> None:

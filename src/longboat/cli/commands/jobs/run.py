@@ -8,7 +8,7 @@ import click
 
 from longboat.cli.input.arguments import duration_option
 from longboat.cli.input.options import TargetCommand, job_options
-from longboat.cli.output.terminal import note
+from longboat.cli.output.terminal import note, note_once
 from longboat.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:
     ended = attach(place, run, ranks=ranks, quiet=quiet)
     if ended.phase == "failed" and not quiet:
         for text in missed_files(place, ended):
-            note(text)
+            note_once(text)
     return exit_code(ended)
 
 

@@ -57,7 +57,8 @@ def reached(place: Engine, run: RunStatus, session: BenchSession, port: int | No
         return
     from longboat.workbench.forwarding import PortForward
 
-    with PortForward(place.client, run.name, session.port, port=port, usual=usual, report=note) as forward:
+    options: dict[str, Any] = {"port": port, "usual": usual, "pod": session.pod, "report": note}
+    with PortForward(place.client, run.name, session.port, **options) as forward:
         forward.check()
         yield session.url(forward.port)
 

@@ -42,6 +42,7 @@ _OBJECTS: Mapping[str, tuple[str, ...]] = {
     "roles": (*_ALL, "bind", "escalate"),
     "validatingWebhookConfigurations": _ALL,
     "events": ("list",),
+    "ingresses": ("delete", "list"),
     "nodes": ("get", "list"),
     "pods": ("create", "delete", "exec", "get", "getLogs", "list"),
 }  # fmt: skip

@@ -41,7 +41,7 @@ class WaitingRun(msgspec.Struct, frozen=True):
         return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
 
     def with_ended(self, pods: Sequence[PodView]) -> WaitingRun:
-        ended = tuple(pod for pod in present_pods(pods) if pod.attempt == self.state.attempt)
+        ended = tuple(pod for pod in present_pods(self.record, pods) if pod.attempt == self.state.attempt)
         return msgspec.structs.replace(self, ended=ended)
 
 

@@ -11,7 +11,7 @@ import heapq
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
@@ -19,7 +19,7 @@ from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.logs.lines import to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
-from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.logfiles import matcher
 from longboat.kubeapi.client import Client
@@ -156,7 +156,7 @@ class LiveLogs:
         self._over: dict[int, set[str]] = {}  # attempt -> pods whose containers have ended
         self._answered = time.monotonic()
         self._refusals = Refusals(was_allowed=True)  # whoever follows has seen the run
-        self._last: list[dict[str, Any]] | None = None
+        self._last: list[PodView] | None = None
         self._ended = 0.0  # when we learnt that the run has ended
         labels = names.pods_of(record.name)
         self._pods: Reflector[dict[str, Any]] = Reflector(
@@ -197,11 +197,16 @@ class LiveLogs:
         self._is_stale = False
         return True
 
-    def note_state(self, state: State) -> None:
-        """Note the observed state of the run. Raises Unreachable, Forbidden."""
+    def note_snapshot(self, snapshot: RunSnapshot) -> None:
+        self.note_state(snapshot.state, snapshot.pods)
+
+    def note_state(self, state: State, pods: Sequence[PodView] = ()) -> None:
+        """Note the observed state of the run, and the pods by which it was judged. Raises Unreachable, Forbidden."""
         if state.is_final:
-            # The watch may lag behind: these are all the pods there will ever be.
-            self._last = list_pods(self._client, self._record)
+            # The watch may lag behind: these are all the pods there will ever be. They are not listed again where all
+            # have ended: a list right after a write waits for up to 0.1 s until the API server's copy has caught up.
+            is_known = bool(pods) and all(pod.end is not None for pod in pods)
+            self._last = list(pods) if is_known else [pod_view(pod) for pod in list_pods(self._client, self._record)]
             self._ended = time.monotonic()
         self.state = state
         self._answered = self._looked = time.monotonic()
@@ -239,8 +244,7 @@ class LiveLogs:
         return max(0.0, self._looked + wait - time.monotonic())
 
     def _views(self) -> list[PodView]:
-        pods = self._pods.items.values() if self._last is None else self._last
-        return [pod_view(pod) for pod in pods]
+        return [pod_view(pod) for pod in self._pods.items.values()] if self._last is None else self._last
 
     def _start(self) -> None:
         """A thread for every pod that has begun, attempt by attempt."""

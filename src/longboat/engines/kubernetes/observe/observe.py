@@ -116,7 +116,7 @@ def snapshot_of(
         is_deleting=parse_time(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
         workloads=tuple(workload for workload in workloads if workload.owner == uid),
-        pods=present_pods(pods),
+        pods=present_pods(record, pods),
         hosts=dict(hosts or {}),
         queue=queue,
     )

@@ -67,6 +67,8 @@ def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
         # Node 0 has waited for the ranks of all that it knew of. Of a gang that never met, who is left never heard of
         # it; of any other, who is left keeps what is to be kept.
         has_met = end.said.gang.cause not in (*NEVER_STARTED, "lost")
+        if end.said.started is None and snapshot.record.checkpoint_store is None:
+            has_met = False  # taken away after a restart in place, when another one had not come back yet
         is_closing = has_met and any(pod.end is None for pod in pods.values())
         due = end.ended + max(CLOSING_S if is_closing else 0.0, grace_s + LINGER_S)
         return SurvivorDeadline(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)

@@ -90,28 +90,28 @@ export const Problem = ({ error, retry }) => html`<${Note}
   ><b>${capital(error.message)}</b>${error.hint ? html` ${capital(error.hint)}` : ""}</${Note}
 >`
 
-/** Loads and loads again: {data, error, reload}. Old data stays while new is asked for. */
+/** Loads and loads again: {data, error, reload}. Old data stays while new is asked for, unless for other inputs. */
 export function useLoad(ask, inputs) {
-  const [state, setState] = useState({ data: null, error: null })
+  const [state, setState] = useState({ data: null, error: null, of: null })
   const turn = useRef(0)
   const reload = useCallback(async () => {
     const mine = ++turn.current
     try {
       const data = await ask()
-      if (mine === turn.current) setState({ data, error: null })
+      if (mine === turn.current) setState({ data, error: null, of: reload })
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
-      if (mine === turn.current) setState((before) => ({ data: before.data, error }))
+      if (mine === turn.current) setState((before) => ({ data: before.of === reload ? before.data : null, error, of: reload }))
     }
   }, inputs)
   useEffect(() => {
-    setState({ data: null, error: null })
     reload()
     return () => {
       turn.current += 1
     }
   }, [reload])
-  return { ...state, reload }
+  // What was asked with other inputs is not shown with these, not even until the effect runs.
+  return state.of === reload ? { data: state.data, error: state.error, reload } : { data: null, error: null, reload }
 }
 
 /** Calls `tick` every so often while the page is looked at. */

@@ -21,7 +21,7 @@ function Figures({ data }) {
   const environment = Object.entries(data.environment || {})
   const packages = Object.entries(data.packages || {})
   return html`<${Card} id="figures" title="Side by side"><div class="scroll" tabindex="0" role="region" aria-label="Runs side by side"><table class="grid compare">
-    <thead><tr><th scope="col"></th>${heads}</tr></thead>
+    <thead><tr><th scope="col"><span class="sr">Of each run</span></th>${heads}</tr></thead>
     <tbody>${rows(Object.entries(data.figures || {}).filter(([, values]) => values.some((given) => given !== null)), SHOWN)}</tbody>
     ${differing.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>What differs in the job</th></tr>${rows(differing)}</tbody>`}
     ${environment.length > 0 && html`<tbody><tr class="part"><th scope="rowgroup" colspan=${data.ids.length + 1}>What they ran in</th></tr>${rows(environment)}</tbody>`}
