@@ -101,6 +101,7 @@ TESTED_BY = {
     "bundles/trees": "test_extraction.py",
     "clusters/cloud/aws/templates/network_template": "test_template.py",
     "clusters/cloud/aws/templates/pool_template": "test_template.py",
+    "clusters/cloud/azure/autoscaler_template": "test_permissions.py",
     "clusters/fields/": "test_cluster_file.py",
     "clusters/observe/": "test_problems.py",
     "clusters/plan/": "test_host_plan.py",

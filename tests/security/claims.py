@@ -47,6 +47,7 @@ RULE: dict[str, tuple[str, ...]] = {
         "launcher/gang/test_greetings.py::test_while_a_member_has_the_name",
         "launcher/gang/test_channel.py::test_unauthenticated_connections_get_no_answer",
         "launcher/pod/restart/test_replacement.py::test_a_replacement_that_comes_while_the_old_one_is_silent",
+        "launcher/gang/test_handshake.py::test_the_token_of_another_gang_opens_nothing",
     ),
     "**A trial is a copy of its sweep's template**": (
         f"{TRIALS}::test_a_record_that_was_changed_makes_no_trial",
@@ -182,7 +183,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "**Notebooks** make their token": (
         "workbench/test_notebook.py::test_opens_in_the_folder_with_a_token_and_ends_without_a_trace",
-        "launcher/workbench/test_lab.py::test_no_flag_has_the_token_or_another_address",
+        "launcher/workbench/test_lab.py::test_no_flag_has_the_token",
     ),
     "Edits that come back": (
         "workbench/test_edits.py::test_paths_that_lead_out_or_into_git",
