@@ -34,7 +34,13 @@ PAGES = (
     "compare",
 )
 COMPARED = "compare?run=local/tried-t1&run=local/tried-t2"
-TRIED = "import longboat\nfor step in range(9):\n    longboat.step(step, loss=longboat.params()['lr'] / (step + 1))\n"
+TRIED = """
+import time
+import longboat
+for step in range(9):  # a launcher notes what a run of more than a second runs in
+    longboat.step(step, loss=longboat.params()["lr"] / (step + 1))
+    time.sleep(0.25)
+"""
 POOLS = b"pools: [{name: a, max: 2, price: 2.0, boot: 2m, machine: {cpus: 64, memory: 512Gi, gpus: 8}}]"
 OWNED = "<script>document.title='owned'</script>"
 HOSTILE = f"<img src=x onerror=document.title='owned'> \x1b[31mred\x1b[0m \x07 {OWNED}"
