@@ -128,6 +128,11 @@ def draw(seed: int, kinds: tuple[str, ...], parts: tuple[str, ...] = (), *, most
     )  # fmt: skip
 
 
+def takes_pods(episode: Episode) -> bool:
+    """Whether a pod is deleted by force: what it had printed goes with it, unless its storage had it already."""
+    return any(blow.kind == "pod" for blow in episode.blows)
+
+
 def code_of(blow: Blow) -> int:
     return {"exit": blow.code, "rank": SIGKILLED}.get(blow.kind, LOST)
 
