@@ -160,9 +160,6 @@ FIELDS: dict[str, tuple[str, ...]] = {
         f"{GATE}::test_known_ends_of_running_runs_make_room_for_reservations",
         f"{GATE}::test_nobody_passes_a_run_that_has_waited_for_hours",
     ),
-    "`state.resizes`": (
-        "engines/kubernetes/gate/test_resizing.py::test_it_begins_with_its_smallest_size_and_keeps_its_bounds",
-    ),
     "`state.started`": ("security/test_records.py::test_a_forged_start_gives_no_more_time",),
     "`job` `env` and `secrets`": (
         f"{STORES}::test_credentials_go_to_the_callers_endpoint_and_nowhere_else",
