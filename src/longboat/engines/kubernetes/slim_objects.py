@@ -104,6 +104,7 @@ class _PodSpec(_BoundSpec, total=False):
     topologySpreadConstraints: list[dict[str, Any]]
     volumes: list[_Volume]
     priority: int
+    restartPolicy: str
     schedulingGates: list[dict[str, Any]]
 
 
@@ -113,9 +114,18 @@ class _Condition(TypedDict, total=False):
     reason: str
 
 
+class _ExitCode(TypedDict, total=False):
+    exitCode: int
+
+
+class _ContainerState(TypedDict, total=False):
+    terminated: _ExitCode
+
+
 class _ContainerStatus(TypedDict, total=False):
     name: str
     allocatedResources: Quantities
+    state: _ContainerState
 
 
 class _PodStatus(_Phase, total=False):

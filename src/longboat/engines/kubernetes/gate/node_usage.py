@@ -52,14 +52,30 @@ def observe_upcoming(client: Client, now: float) -> tuple[UpcomingNode, ...]:
 
 
 def observe_room(client: Client, *, with_claims: bool = True) -> ClusterUsage | None:
-    """All nodes and all unfinished pods; with the volumes that claims are bound to, where these may be listed."""
+    """All nodes and all unfinished pods; with the volumes that claims are bound to, where these may be listed.
+
+    A kubelet says that containers have ended a second or more before it says so of their pod. An attempt that follows
+    at once would be judged as if the one before it still held everything, and an elastic run would shrink for that.
+    """
     try:
         nodes = client.list(NODE, into=SlimNode).items
     except (Forbidden, ObjectNotFound):
         return None
     claims = bound_claims(client) if with_claims else {}
-    pods = _list_pods(client)
+    pods = [pod for pod in _list_pods(client) if not has_ended(pod)]
     return ClusterUsage(nodes=tuple(node_of(node) for node in nodes), pods=tuple(pods_of(pods, claims)))
+
+
+def has_ended(pod: SlimPod) -> bool:
+    """Whether every container of a pod has ended and none is started again, whatever its phase still is. Pure."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    containers = spec.get("containers") or []
+    parts = [*containers, *(spec.get("initContainers") or [])]
+    if spec.get("restartPolicy") != "Never" or any("restartPolicy" in each for each in parts):
+        return False
+    statuses = status.get("containerStatuses") or ()
+    ended = {each.get("name") for each in statuses if "terminated" in (each.get("state") or {})}
+    return bool(containers) and all(each.get("name") in ended for each in containers)
 
 
 def _list_pods(client: Client) -> list[SlimPod]:
