@@ -67,8 +67,9 @@ def from_leader(message: Any) -> dict[str, Any]:
     return message  # type: ignore[no-any-return]
 
 
-def told_of(ended: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def told_of(again: dict[str, Any]) -> list[dict[str, Any]]:
     """Of attempts that have ended, the last ones: what a new launcher is told is sent at once or not at all."""
+    ended: list[dict[str, Any]] = again.get("ended") or []
     left = TOLD_MAX
     for place in range(len(ended) - 1, -1, -1):
         left -= len(dumps(ended[place]))
