@@ -343,7 +343,7 @@ def test_what_one_set_has_not_another_of_its_zone_may_have(azure: SimulatedAzure
 
 
 def test_a_set_that_says_no_at_once_is_asked_once(azure: SimulatedAzure) -> None:
-    """Nothing is written on it then: asked again and again, it would say no for ever, and the loop would stand still."""
+    """Nothing is written on it then: asked again, it would say no for ever, and the loop would stand still."""
     first, second, provider, pool = two_sets(azure)
     first.refusal = "unoffered", 0, False
     assert len(provider.grow(pool, order(2))) == 2 and (first.capacity, second.capacity) == (0, 2)
