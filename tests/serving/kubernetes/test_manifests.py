@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from longboat.core.jobs import Serve
+from longboat.core.jobs import Checkpoints, Job, Role, Serve, Volume
 from longboat.core.runs import RunStatus
 from longboat.serving.kubernetes.checkpoint_pin import pin
 from longboat.serving.kubernetes.manifests import (
@@ -20,6 +20,7 @@ from longboat.serving.kubernetes.manifests import (
     promoted,
     service_objects,
 )
+from longboat.serving.kubernetes.services import _restored
 from longboat.serving.kubernetes.status import (
     GOLDEN_FAILED,
     UNFINISHED,
@@ -278,3 +279,18 @@ def test_pods_that_take_requests() -> None:
     assert takes_requests({"metadata": {}, "status": {"conditions": ready}})
     assert not takes_requests({"metadata": {"deletionTimestamp": "now"}, "status": {"conditions": ready}})
     assert not takes_requests({"metadata": {}, "status": {}})
+
+
+def test_replicas_find_checkpoints_in_the_volume_that_the_run_kept_them_in() -> None:
+    """Without it they would have no storage where the context names none."""
+    role = Role(name="worker", run="true")
+    kept = Job(
+        name="digits",
+        roles=(role,),
+        volumes=(Volume(target="/models", claim="models"),),
+        checkpoints=Checkpoints(to="/models/digits"),
+    )
+    assert _restored(kept, "digits:7") == Checkpoints(to="/models/digits", resume="digits:7")
+    for elsewhere in ("az://account/models", None, "checkpoints"):
+        job = msgspec.structs.replace(kept, checkpoints=Checkpoints(to=elsewhere))
+        assert _restored(job, "digits:7") == Checkpoints(resume="digits:7")

@@ -51,8 +51,8 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kubernete
         yield engine
 
 
-def eventually(check: Callable[[], Any], words: str) -> Any:
-    deadline = time.monotonic() + LONG_S
+def eventually(check: Callable[[], Any], words: str, limit_s: float = LONG_S) -> Any:
+    deadline = time.monotonic() + limit_s
     while not (value := check()):
         assert time.monotonic() < deadline, words
         time.sleep(0.2)

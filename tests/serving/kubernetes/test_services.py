@@ -124,3 +124,22 @@ def test_scaling_by_load_is_kubernetes_own_where_it_has_metrics(services: Cluste
         assert (made["spec"]["minReplicas"], made["spec"]["maxReplicas"]) == (1, 3)
         services._scale_by_load("svc", Serve(replicas=2))
         assert services.client.find(HPA, "svc") is None
+
+
+def test_a_service_may_have_the_name_of_the_run_that_it_serves(services: ClusterServices, namespace: str) -> None:
+    """A run has a PodDisruptionBudget of its own name; services of older versions had one too."""
+    client = services.client
+    of_run = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "svc"}}
+    selected = {"maxUnavailable": 0, "selector": {"matchLabels": {"longboat.dev/run": "svc"}}}
+    client.create({**of_run, "spec": selected})
+    services._put("svc", objects_of(namespace), is_new=True)
+    newer = msgspec.structs.replace(SERVED, version=2)
+    services._put("svc", objects_of(namespace, newer, "n1"), is_new=False)
+    assert client.get(PDB, "svc")["spec"]["maxUnavailable"] == 0, "it is the run's, and stays"
+    client.delete(PDB, "svc")
+    deployment = client.get(DEPLOYMENT, "svc")
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "svc", "uid": deployment["metadata"]["uid"]}
+    older = {"name": "svc", "ownerReferences": [owner], "labels": {NAME: "svc"}}
+    client.create({**of_run, "metadata": older, "spec": selected})
+    services._put("svc", objects_of(namespace, msgspec.structs.replace(SERVED, version=3), "n2"), is_new=False)
+    assert [body["metadata"]["name"] for body in client.list(PDB, labels=NAME).items] == ["svc.serve"]

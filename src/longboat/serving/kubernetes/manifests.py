@@ -114,11 +114,12 @@ def _around(name: str, record: ServingRecord, namespace: str) -> list[Object]:
     """What leads requests to the pods of both tracks, and keeps drains from taking all of them at once."""
     labels, port = {NAME: name}, record.serve.port or SERVICE_PORT
     metadata = {"name": name, "namespace": namespace, "labels": labels}
+    own = {**metadata, "name": f"{name}.serve"}  # the run that is served has one of its own name
     ports = [{"name": "http", "port": port, "targetPort": PORT}]
     budget = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
     objects: list[Object] = [
         {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": labels, "ports": ports}},
-        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": budget},
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": own, "spec": budget},
     ]
     if record.serve.ingress is not None:
         backend = {"service": {"name": name, "port": {"number": port}}}

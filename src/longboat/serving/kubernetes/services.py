@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
-from longboat.core.jobs import Serve
+from longboat.core.jobs import Checkpoints, Job, Serve
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.engine import KubernetesEngine
+from longboat.engines.kubernetes.manifests.volumes import checkpoint_volume
 from longboat.engines.kubernetes.submit.plan import make_manifests
 from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
@@ -116,7 +117,7 @@ class ClusterServices:
         if request.with_checkpoint:
             resume, step = pin(self._engine.status(request.run), request.step)
         job = replica_job(submission.job, serve, name=name, command=command, host="0.0.0.0", port=PORT)
-        job = msgspec.structs.replace(job, checkpoints=msgspec.structs.replace(job.checkpoints, resume=resume))
+        job = msgspec.structs.replace(job, checkpoints=_restored(submission.job, resume))
         replica = msgspec.structs.replace(submission, job=job, run_id=f"{name}-v{version}")
         objects, notices = make_manifests(*self._engine.prepared(replica), with_secrets=True)
         for text in notices:
@@ -382,6 +383,11 @@ def _track_of(request: ServiceRequest) -> Track:
             hint="--ingress HOST leads to it from outside, `longboat serve forward` from here",
         )
     return "stable" if request.weight is None else "canary"
+
+
+def _restored(job: Job, resume: str | None) -> Checkpoints:
+    """What replicas restore. Where the run's own volume is its storage, it is theirs too: `to` says so."""
+    return Checkpoints(to=job.checkpoints.to if checkpoint_volume(job) is not None else None, resume=resume)
 
 
 def _settings(request: ServiceRequest, known: ServingRecord | None, submission: Submission) -> Serve:
