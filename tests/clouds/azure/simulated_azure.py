@@ -37,6 +37,7 @@ NETWORK_PATH = (
 WORDS = {
     "stockout": (200, "ZonalAllocationFailed", "Allocation failed. We do not have sufficient capacity in this zone."),
     "quota": (409, "OperationNotAllowed", "Operation results in exceeding approved Total Regional Cores quota."),
+    "unoffered": (409, "SkuNotAvailable", "The requested size is currently not available in this zone."),
     "auth": (403, "AuthorizationFailed", "The client has no authorization to perform action 'write'."),
     "throttled": (429, "TooManyRequests", "The request is being throttled as the limit has been reached."),
 }  # fmt: skip

@@ -56,6 +56,24 @@ def test_what_somebody_else_may_have_written_is_not_used(uid: str, tmp_path: Pat
     assert kept_environment(uid) is None
 
 
+def test_of_a_file_that_was_cut_nothing_is_used(uid: str) -> None:
+    """A full memory, or a kill at the wrong moment: half a PATH, or a secret without its end."""
+    keep_environment(uid, {"A": "1", "PATH": "/usr/local/bin:/usr/bin"})
+    whole = path(uid).read_bytes()
+    for length in range(len(whole)):
+        path(uid).write_bytes(whole[:length])
+        assert kept_environment(uid) is None, length
+
+
+def test_a_second_name_for_a_file_of_the_user_is_not_believed(uid: str) -> None:
+    other = Path(FOLDER) / f"longboat-{uid}-other"
+    other.write_bytes(b"A=1\0complete")
+    other.chmod(0o600)
+    os.link(other, path(uid))
+    assert kept_environment(uid) is None
+    other.unlink()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
 def test_another_users_file(uid: str) -> None:
     keep_environment(uid, {"A": "1"})

@@ -11,7 +11,7 @@ import pytest
 
 from longboat.launcher.gang.channel import HELLO, LATER, REFUSED, WELCOME
 from longboat.launcher.gang.handshake import FRAME, LINE, frame, proof
-from longboat.launcher.gang.messages import under_way
+from longboat.launcher.gang.messages import told_of, under_way
 from longboat.launcher.node.jsonfiles import dumps, loads
 from tests.launcher.gang.test_channel import TOKEN, Ends
 
@@ -114,3 +114,11 @@ def test_while_a_member_has_the_name(ends: Ends, greeting: dict[str, Any], kind:
 def test_what_a_new_pod_does_not_believe(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         under_way({**UNDER_WAY, **change})
+
+
+def test_of_many_attempts_a_new_launcher_is_told_the_last() -> None:
+    """More than a socket takes at once would come torn, again and again: the new pod would never join."""
+    ended = [{"attempt": number, "exit_code": 5, "cause": "exit", "message": "\u6f22" * 200} for number in range(1000)]
+    told = told_of({"ended": ended})
+    assert told and told == ended[-len(told) :] and len(dumps(told)) < 20_000
+    assert told_of({"ended": ended[:3]}) == ended[:3] and told_of({}) == []

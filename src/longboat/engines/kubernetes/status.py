@@ -112,8 +112,10 @@ def with_ranks(run: RunStatus, answered: Sequence[tuple[PodView, Mapping[str, An
     )
 
 
-def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = False) -> dict[str, dict[str, Any]]:
-    """Status of each pod's launcher, by node; launchers that do not answer in time are left out.
+def ask_launchers(
+    client: Client, pods: Sequence[PodView], *, by_pod: bool = False, most_bytes: int | None = None
+) -> dict[str, dict[str, Any]]:
+    """Status of each pod's launcher, by node; launchers that do not answer in time, or at length, are left out.
 
     `by_pod`: by the name of the pod, where they are of several runs.
     """
@@ -123,7 +125,7 @@ def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = Fal
     import threading
     import time
 
-    from longboat.engines.kubernetes.exec.launcher_calls import ASK_S, ask_status
+    from longboat.engines.kubernetes.exec.launcher_calls import ASK_S, MOST_ANSWER, ask_status
 
     left = queue.SimpleQueue[PodView]()
     answers = queue.SimpleQueue[tuple[str, "dict[str, Any] | None"]]()
@@ -137,7 +139,7 @@ def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = Fal
                 pod = left.get_nowait()
             except queue.Empty:
                 return
-            answers.put((pod.name if by_pod else pod.node, ask_status(client, pod.name)))
+            answers.put((pod.name if by_pod else pod.node, ask_status(client, pod.name, most_bytes or MOST_ANSWER)))
 
     # Not a pool: its threads are waited for, and one that asks on a dead node is not worth that.
     for _ in range(min(ASKED_AT_ONCE, len(pods))):

@@ -14,6 +14,8 @@ FOLDER = "/dev/shm"
 """Files here are memory. Anybody may write into it: a file is believed for its owner and mode, not for being there."""
 
 _UID = lazy_pattern(r"[0-9a-f]{12}")
+_COMPLETE = b"complete"
+"""The last entry, which is no variable: half a PATH would be worse than none."""
 _MOST = 4 << 20
 """Twice what Linux passes to a program."""
 
@@ -28,8 +30,9 @@ def keep_environment(uid: str, environment: Mapping[str, str]) -> None:
     """Keep it for later supervisors of this run. Where it cannot be kept, they have what the record has."""
     with contextlib.suppress(OSError, ValueError):
         descriptor = os.open(_path(uid), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(b"\0".join(os.fsencode(f"{name}={value}") for name, value in environment.items()))
+        with open(descriptor, "wb", buffering=0) as file:
+            entries = [os.fsencode(f"{name}={value}") for name, value in environment.items()]
+            file.write(b"\0".join([*entries, _COMPLETE]))
 
 
 def kept_environment(uid: str) -> dict[str, str] | None:
@@ -40,9 +43,17 @@ def kept_environment(uid: str) -> dict[str, str] | None:
         return None
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        if (
+            not stat.S_ISREG(status.st_mode)
+            or status.st_uid != os.geteuid()
+            or status.st_mode & 0o077
+            or status.st_nlink != 1
+        ):
             return None
-        entries = os.fsdecode(file.read(_MOST)).split("\0")
+        content = file.read(_MOST)
+    if content.rpartition(b"\0")[2] != _COMPLETE:  # memory was full, or whoever wrote it was killed
+        return None
+    entries = os.fsdecode(content).split("\0")
     return {name: value for name, equals, value in (entry.partition("=") for entry in entries) if equals}
 
 

@@ -173,7 +173,7 @@ class GangLeader(Membership):
 
             token = read_token(plan.line_token_file)
             self._listener = ChannelListener(self.loop, plan.address, plan.line_port, token, self._channels)
-            self._listener.under_way = {"attempt": plan.attempt, "ended": (plan.again or {}).get("ended") or []}
+            self._listener.under_way = {"attempt": plan.attempt, "ended": messages.told_of(plan.again or {})}
             self._listener.replaces = plan.restart is not None
             self._listener.on_stranger = self._stranger
             self._listener.on_later = self._prepares

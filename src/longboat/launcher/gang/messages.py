@@ -6,10 +6,14 @@ files and the verdict of node 0. A message that is not in order raises ValueErro
 
 from __future__ import annotations
 
+from ..node.jsonfiles import dumps
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+TOLD_MAX = 16 << 10
+"""Bytes of earlier attempts that a new launcher is told: they fit any new socket, which is written once."""
 DEPTH_MAX = 16
 """Containers inside of each other. A report has three. It is written as JSON again, by a function that recurs."""
 SECONDS_MAX = 1e9
@@ -61,6 +65,17 @@ def from_leader(message: Any) -> dict[str, Any]:
     elif kind != "dump":
         raise ValueError("unknown message %r" % kind[:40])
     return message  # type: ignore[no-any-return]
+
+
+def told_of(again: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of attempts that have ended, the last ones: what a new launcher is told is sent at once or not at all."""
+    ended: list[dict[str, Any]] = again.get("ended") or []
+    left = TOLD_MAX
+    for place in range(len(ended) - 1, -1, -1):
+        left -= len(dumps(ended[place]))
+        if left < 0:
+            return ended[place + 1 :]
+    return ended
 
 
 def under_way(message: Any) -> dict[str, Any]:

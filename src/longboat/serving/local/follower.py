@@ -46,10 +46,11 @@ class ServiceFollower:
         try:
             self._follow(wanted, state)
             self._problem = ""
-        except (LongboatError, OSError) as error:  # its run was removed, a store is away: the next look may see more
-            if str(error) != self._problem:
-                self._problem = str(error)
-                self._say(f"cannot follow: {error}")
+        except Exception as error:  # its run was removed, a store is away: the next look may see more
+            text = str(error) if isinstance(error, (LongboatError, OSError)) else f"{type(error).__name__}: {error}"
+            if text != self._problem:  # nobody else would tell it: this is a thread of its own
+                self._problem = text
+                self._say(f"cannot follow: {text}")
 
     def _follow(self, wanted: WantedService, state: ServiceState) -> None:
         serving = serving_version(wanted, state)

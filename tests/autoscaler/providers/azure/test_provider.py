@@ -342,6 +342,19 @@ def test_what_one_set_has_not_another_of_its_zone_may_have(azure: SimulatedAzure
     assert caught.value.kind == "stockout" and first.capacity == 1
 
 
+def test_a_set_that_says_no_at_once_is_asked_once(azure: SimulatedAzure) -> None:
+    """Nothing is written on it then: asked again, it would say no for ever, and the loop would stand still."""
+    first, second, provider, pool = two_sets(azure)
+    first.refusal = "unoffered", 0, False
+    assert len(provider.grow(pool, order(2))) == 2 and (first.capacity, second.capacity) == (0, 2)
+    second.refusal = "unoffered", 0, False
+    azure.taken()
+    with pytest.raises(ProviderError) as caught:
+        provider.grow(pool, order(1, "u"))
+    assert caught.value.kind == "stockout" and "SkuNotAvailable" in caught.value.message
+    assert sum(each.startswith("PATCH") for each in azure.taken()) == 2
+
+
 def test_cancelled_while_it_was_divided(azure: SimulatedAzure) -> None:
     first, second, provider, pool = two_sets(azure)
     provider.shrink(pool, (), ("t",))

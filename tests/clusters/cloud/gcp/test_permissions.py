@@ -24,7 +24,7 @@ AUTOSCALER = ("addons: []", "addons: [autoscaler]\nimage: registry.example.org/l
 KUBERNETES = {f"container.{kind}.{verb}" for kind, verbs in _OBJECTS.items() for verb in verbs}
 GKE_ONLY = {"container.clusters.getCredentials"}  # GKE shows the certificate of the API server to who has it
 PERMISSIONS = sorted({*cluster_role("lab").permissions} - KUBERNETES - GKE_ONLY)
-ROLE = f"projects/{PROJECT}/roles/longboat_lab_autoscaler"
+ROLE = f"projects/{PROJECT}/roles/longboat_lab.autoscaler"
 
 
 def say(capfd: Text, *words: str) -> tuple[int, str]:
@@ -130,3 +130,9 @@ def test_the_command_prints_it(google: SimulatedGke, capfd: Text) -> None:
     assert say(capfd, "render", "-o", "made")[0] == 0
     request = json.loads(Path("made/request.json").read_text())
     assert request["cluster"]["workloadIdentityConfig"] == {"workloadPool": "$PROJECT.svc.id.goog"}
+
+
+def test_no_cluster_has_a_role_of_the_id_of_anothers_autoscaler() -> None:
+    """Whoever makes clusters may set the project's policy: an autoscaler with that role could take every right."""
+    assert cluster_role("lab-autoscaler").id != autoscaler_role("lab").id
+    assert cluster_role("autoscaler").id != autoscaler_role().id

@@ -11,7 +11,7 @@ from longboat.core.jobs import Job, Role
 from longboat.engines.kubernetes.gate.resizing import told
 from longboat.engines.kubernetes.manifests.objects import record_object
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
-from longboat.engines.kubernetes.reconcile.actions import Admit, CreateAttempt, DeleteWorkloads, Resize
+from longboat.engines.kubernetes.reconcile.actions import Admit, CreateAttempt, DeleteWorkloads, EndForSize, Resize
 from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.record_store import BadRecord, read_record
 from longboat.engines.kubernetes.records import Gate, State, at_present
@@ -50,9 +50,20 @@ def test_a_run_that_has_all_its_pods_is_looked_at_again() -> None:
 def test_a_wanted_size_is_asked_for_at_the_node_that_writes_checkpoints(grow: str, waits: bool) -> None:
     turn = decide(elastic(*TWO, state=running_state(wanted=4), grow=grow), NOW)
     assert turn.actions == (Resize(pod="train-a0-worker-0", size=4, waits=waits),)
-    assert decide(elastic(*TWO, state=running_state(wanted=4, target=4)), NOW).actions == ()
     starting = elastic(*TWO, state=running_state(wanted=4, phase="starting", attempts=(opened(),)))
     assert starting.record.job.nodes == 2
+
+
+def test_a_gang_is_told_to_end_only_once_it_is_noted_for_which_size() -> None:
+    noted = running_state(wanted=4, target=4)
+    turn = decide(elastic(*TWO, state=noted), NOW)
+    assert turn.actions == (EndForSize(pod="train-a0-worker-0", grace_s=30),)
+    told_already = msgspec.structs.replace(noted, told_when=NOW - 1)
+    turn = decide(elastic(*TWO, state=told_already), NOW)
+    assert turn.actions == () and turn.again_at == NOW - 1 + 30 + 30
+    assert decide(elastic(*TWO, state=told_already), NOW + 60).actions == (
+        EndForSize(pod="train-a0-worker-0", grace_s=30),
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,3 +137,14 @@ def test_a_record_with_a_range_out_of_all_bounds_is_damaged(most: int) -> None:
     with pytest.raises(BadRecord, match="nodes"):
         read_record(record_object(written, State(size=10**9)))
     read_record(record_object(record(ELASTIC), State(size=10**9)))
+
+
+def test_members_that_end_one_after_another_are_not_dead() -> None:
+    """Most programs know nothing of SIGTERM: their members leave with 143, and not all at once."""
+    state = running_state(wanted=4, target=4, told_when=NOW - 5)
+    codes: dict[str, Any] = {"ended_by": "stop", "code": 143}
+    turn = decide(elastic(running(0), ended(1, at=NOW - 3, **codes), state=state), NOW)
+    after = turn.state or state
+    pods = (ended(0, gang=verdict(143), at=NOW - 1, **codes), ended(1, at=NOW - 3, **codes))
+    new = decide(elastic(*pods, state=after), NOW).state
+    assert new is not None and (new.phase, new.size, new.resizes) == ("recovering", 4, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from longboat.core.runs import RankStatus, RankUsage, RunStatus
@@ -53,3 +55,14 @@ def test_names_of_runs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     gauges = PaceGauges()
     gauges.note("a", [running(f"run-{number}") for number in range(9)])
     assert sum(line.startswith("longboat_run_gpus") for line in lines(gauges)) == 3
+
+
+def test_of_a_run_only_its_figures_are_kept() -> None:
+    """A pod tells of thousands of ranks with a hundred metrics each; the controller has little memory."""
+    gauges = PaceGauges()
+    run = running("one")
+    rank = run.ranks[0]
+    gauges.note("a", [run])
+    del run
+    holders = [holder for holder in gc.get_referrers(rank) if isinstance(holder, tuple)]
+    assert not holders

@@ -116,6 +116,12 @@ def test_a_pod_that_has_asked_for_another_one_is_none_of_the_gang_any_more() -> 
     assert present_pods(record(job(nodes=3)), pods) == tuple(pods), "whose Jobs make no other one"
 
 
+def test_node_0_is_never_replaced_and_its_verdict_counts() -> None:
+    """Launchers of older versions end as their ranks do, with 213 too."""
+    first = msgspec.structs.replace(ended(0, 213, gang=verdict(213, "exit")), is_replaced=True)
+    assert present_pods(record(JOB), (first, *STAYS)) == (first, *STAYS)
+
+
 def test_a_gang_that_its_queue_takes_back_meanwhile_has_been_preempted() -> None:
     """Its queue suspends the Jobs, which delete all pods: nobody is waited for."""
     queued = record(JOB, gated_by="kueue", queue="q")

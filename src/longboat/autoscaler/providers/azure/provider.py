@@ -68,23 +68,28 @@ class AzureProvider:
         return ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
 
     def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
-        token, refusal, attempts = request.token, None, ATTEMPTS
+        token, attempts = request.token, ATTEMPTS
+        refusals: dict[str, ProviderError] = {}  # by the path of a set that is not asked again for this order
         while attempts > 0:
             sets, now, there = self._look(pool, request)
             if any(token in each.cancelled for each in sets):
                 return ()
             missing = request.count - sum(each.ordered(token) for each in sets)
-            shares = self._shares(pool, request, sets, missing, refusal) if missing > 0 else ()
+            shares = self._shares(pool, request, sets, missing, refusals) if missing > 0 else ()
             if not shares:  # all that is to come is taken
                 made = [self._made(each, pool, token, there[each.path]) for each in sets if each.ordered(token)]
                 return tuple(machine for machines in made for machine in machines)
-            try:
-                taken = [self._order(each, token, more, now) for each, more in shares]
-            except ProviderError as error:
-                if error.kind != "stockout":
-                    raise
-                refusal = error  # that set is not asked again for this order
-                continue
+            taken = []
+            for each, more in shares:
+                try:
+                    taken.append(self._order(each, token, more, now))
+                except ProviderError as error:
+                    if error.kind != "stockout":
+                        raise
+                    refusals[each.path] = error
+                    break
+            if len(taken) < len(shares):
+                continue  # each set once
             if None not in taken:
                 mine = {each.path for each, _ in shares} | {each.path for each in sets if each.ordered(token)}
                 return self._known(pool, token, sorted(mine)) if all(taken) else ()
@@ -106,15 +111,21 @@ class AzureProvider:
         return known
 
     def _shares(
-        self, pool: Pool, request: MachineRequest, sets: Sequence[ScaleSet], missing: int, refusal: ProviderError | None
+        self,
+        pool: Pool,
+        request: MachineRequest,
+        sets: Sequence[ScaleSet],
+        missing: int,
+        refusals: Mapping[str, ProviderError],
     ) -> Sequence[Share]:
         """Where the rest of an order goes; empty: nowhere, and some of it stands. Raises ProviderError if none does."""
         groups = groups_of(sets, request.token, request.zone)
         for group in groups:
-            if shares := shares_of(group, request.token, missing):
+            asked = [each for each in group if each.path not in refusals]  # Azure may say no before it takes a change
+            if shares := shares_of(asked, request.token, missing):
                 return shares
-        if refusal is not None:  # what some sets took stays: the list tells it
-            raise refusal
+        if refusals:  # what some sets took stays: the list tells it
+            raise [*refusals.values()][-1]
         if any(each.ordered(request.token) for each in sets):
             return ()
         if not groups:

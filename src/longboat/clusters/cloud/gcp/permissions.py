@@ -79,7 +79,7 @@ def cluster_role(cluster: str = "", *, autoscaler: bool = True) -> GoogleRole:
 def autoscaler_role(cluster: str = "") -> GoogleRole:
     """Machines are made by Google's own account, in the name of the group: the right to change the group is enough."""
     return GoogleRole(
-        id=role_id(cluster, "_autoscaler"),
+        id=role_id(cluster, ".autoscaler"),
         title=f"longboat autoscaler {cluster}".strip(),
         permissions=(
             "container.clusters.get", "compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update",
@@ -89,5 +89,5 @@ def autoscaler_role(cluster: str = "") -> GoogleRole:
 
 
 def role_id(cluster: str, end: str) -> str:
-    """Ids of roles have no dashes."""
+    """Ids of roles have no dashes. Names of clusters have no dots: no other cluster has a role of this id."""
     return f"longboat_{cluster.replace('-', '_')}{end}" if cluster else f"longboat{end}"

@@ -27,9 +27,9 @@ def tell(client: Client, pod: str, *words: str) -> bool:
     return _call(client, pod, ["--tell", NODE, *words], TELL_S) is not None
 
 
-def ask_status(client: Client, pod: str) -> dict[str, Any] | None:
-    """What the launcher says about its ranks; None where it cannot be asked."""
-    answer = _call(client, pod, ["--status", NODE], ASK_S)
+def ask_status(client: Client, pod: str, most_bytes: int = MOST_ANSWER) -> dict[str, Any] | None:
+    """What the launcher says about its ranks; None where it cannot be asked, or says more."""
+    answer = _call(client, pod, ["--status", NODE], ASK_S, most_bytes)
     if answer is None:
         return None
     try:
@@ -92,8 +92,8 @@ def _is_sane(value: object) -> bool:
     return isinstance(value, (int, float)) and abs(value) < 1 << 62
 
 
-def _call(client: Client, pod: str, words: Sequence[str], within_s: float) -> bytes | None:
-    out = BoundedOutput(MOST_ANSWER)
+def _call(client: Client, pod: str, words: Sequence[str], within_s: float, most: int = MOST_ANSWER) -> bytes | None:
+    out = BoundedOutput(most)
     try:
         code = run_in_pod(client, pod, [*LAUNCHER, *words], stdout=out, timeout_s=within_s, connect_s=within_s)
     except ApiError:

@@ -64,4 +64,4 @@ def resized(state: State, last: int, now: float) -> State:
 
 def without_wish(state: State) -> State:
     """The state in which no other size is wanted: another attempt is judged anew."""
-    return msgspec.structs.replace(state, wanted=None, seen=None, target=None)
+    return msgspec.structs.replace(state, wanted=None, seen=None, target=None, told_when=0.0)

@@ -37,7 +37,7 @@ class PaceGauges:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: dict[tuple[str, str], tuple[float, RunStatus]] = {}
+        self._told: dict[tuple[str, str], tuple[float, dict[str, float]]] = {}
         self._scraped = -SCRAPED_S
 
     @property
@@ -47,21 +47,28 @@ class PaceGauges:
     def note(self, namespace: str, runs: Sequence[RunStatus]) -> None:
         """The runs of a namespace that run, with their ranks."""
         now = time.monotonic()
+        figures_by_run = {run.name: _figures(run) for run in runs if run.phase == "running" and run.ranks}
         with self._lock:
             kept = {key: value for key, value in self._told.items() if key[0] != namespace and now - value[0] < FRESH_S}
-            for run in runs:
-                if run.phase == "running" and run.ranks and len(kept) < MOST_RUNS:
-                    kept[(namespace, run.name)] = (now, run)
+            for name, figures in figures_by_run.items():
+                if len(kept) < MOST_RUNS:
+                    kept[(namespace, name)] = (now, figures)
             self._told = kept
 
     def families(self) -> Iterator[Family]:
         self._scraped = time.monotonic()
         with self._lock:
-            fresh = sorted((key, run) for key, (at, run) in self._told.items() if self._scraped - at < FRESH_S)
-        for name, text, figure in _FIGURES:
+            fresh = [(key, figures) for key, (at, figures) in self._told.items() if self._scraped - at < FRESH_S]
+        fresh.sort(key=lambda pair: pair[0])
+        for name, text, _ in _FIGURES:
             values: list[LabelledValue] = []
-            for (namespace, run_name), run in fresh:
-                value = figure(run)
-                if value is not None and value == value:
-                    values.append(((("namespace", namespace), ("run", run_name)), float(value)))
+            for (namespace, run_name), figures in fresh:
+                if name in figures:
+                    values.append(((("namespace", namespace), ("run", run_name)), figures[name]))
             yield name, "gauge", text, values
+
+
+def _figures(run: RunStatus) -> dict[str, float]:
+    """Those that a run has. Nothing else of it is kept: its ranks say as much as they like."""
+    given = ((name, figure(run)) for name, _, figure in _FIGURES)
+    return {name: float(value) for name, value in given if value is not None and value == value}

@@ -12,7 +12,7 @@ from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, HELD, INDEX, ROLE
 from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
-from longboat.engines.kubernetes.records import Record, State, replaces_pods
+from longboat.engines.kubernetes.records import Record, State, expected_nodes, replaces_pods
 from longboat.engines.lifecycle.predecessors import PredecessorView
 from longboat.engines.shared.stop_request import StopRequest
 
@@ -163,8 +163,14 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
 
 
 def present_pods(record: Record, pods: Iterable[PodView]) -> tuple[PodView, ...]:
-    """The pods without those whose place another one has, or will have: a member has one at a time."""
-    return tuple(pod for pod in pods if not (pod.is_replaced and replaces_pods(record)))
+    """The pods without those whose place another one has, or will have: a member has one at a time.
+
+    Never node 0's, which has the verdict: of an older version, where a rank that ends so is no launcher's wish.
+    """
+    if not replaces_pods(record):
+        return tuple(pods)
+    first = expected_nodes(record.job)[0]
+    return tuple(pod for pod in pods if not pod.is_replaced or pod.node == first)
 
 
 def _unhealthy_devices(container: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -54,14 +54,22 @@ class Delete(Value, frozen=True, tag=True):
 
 
 class Resize(Value, frozen=True, tag=True):
-    """Have the gang end for another size, once the launcher in this pod has a newer checkpoint than was seen."""
+    """Note that the gang is to end for another size, once its launcher has a newer checkpoint than was seen."""
 
     pod: str
     size: int
     waits: bool
 
 
-Action = Resize | CreateAttempt | Admit | Release | SendStop | DeleteWorkloads | ForceDelete | Delete
+class EndForSize(Value, frozen=True, tag=True):
+    """Have the gang end through the launcher in this pod, once it is noted why: otherwise it would look like a stop by
+    the user. A launcher that cannot be reached is told again later."""
+
+    pod: str
+    grace_s: float
+
+
+Action = EndForSize | Resize | CreateAttempt | Admit | Release | SendStop | DeleteWorkloads | ForceDelete | Delete
 
 
 class Decision(Value, frozen=True):

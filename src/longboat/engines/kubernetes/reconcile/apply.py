@@ -24,12 +24,12 @@ from longboat.engines.kubernetes.reconcile.actions import (
     Decision,
     Delete,
     DeleteWorkloads,
+    EndForSize,
     ForceDelete,
     Release,
     Resize,
     SendStop,
 )
-from longboat.engines.kubernetes.reconcile.survivors import pods_to_stop
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import State, expected_nodes
 from longboat.kubeapi.client import Client
@@ -83,6 +83,8 @@ def act(client: Client, snapshot: RunSnapshot, action: Action) -> State | None:
         return ask_gate(client, snapshot, client.now())
     elif isinstance(action, Resize):
         return resize(client, snapshot, action)
+    elif isinstance(action, EndForSize):
+        return end_for_size(client, snapshot, action)
     elif isinstance(action, Release):
         release(client, snapshot, action)
     elif isinstance(action, DeleteWorkloads):
@@ -156,18 +158,22 @@ def tell_all(client: Client, snapshot: RunSnapshot, actions: Sequence[SendStop])
 
 
 def resize(client: Client, snapshot: RunSnapshot, action: Resize) -> State | None:
-    """Ask for the newest checkpoint; the gang is told to end once it has one that was not there before."""
+    """Ask for the newest checkpoint; it is noted that the gang is to end once it has one that was not there before."""
     from longboat.engines.kubernetes.exec.launcher_calls import ask_status
 
     answer = ask_status(client, action.pod)
     if answer is None:
         return None
-    state = told(snapshot.state, action.size, answer.get("checkpoint"), waits=action.waits)
-    if state.target is not None:
-        left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None]
-        grace_s = snapshot.record.job.grace_s
-        tell_all(client, snapshot, [SendStop(pod=pod.name, grace_s=grace_s) for pod in pods_to_stop(left, snapshot)])
-    return state
+    return told(snapshot.state, action.size, answer.get("checkpoint"), waits=action.waits)
+
+
+def end_for_size(client: Client, snapshot: RunSnapshot, action: EndForSize) -> State | None:
+    """Tell the launcher, and note when. The run is not over: no pod is deleted for one that does not answer."""
+    from longboat.engines.kubernetes.exec.launcher_calls import tell
+
+    if not tell(client, action.pod, "stop", f"{action.grace_s:g}"):
+        return None
+    return msgspec.structs.replace(snapshot.state, told_when=client.now())
 
 
 def tell_stop(client: Client, snapshot: RunSnapshot, action: SendStop) -> None:

@@ -64,7 +64,7 @@ def judge(snapshot: RunSnapshot, attempt: int) -> AttemptOutcome:
         verdict = _failed(sentence)
     elif first is not None and first.said is not None and first.said.gang is not None:
         verdict = _gang_verdict(first.said.gang, first)
-        if verdict.how == "stopped" and snapshot.stop is None and snapshot.state.broken:
+        if verdict.how == "stopped" and not _was_asked(snapshot):
             verdict = _weigh(snapshot, attempt, ends)  # it was told to end because somebody else was dead
     else:
         verdict = _weigh(snapshot, attempt, ends)
@@ -122,11 +122,16 @@ def _weigh(snapshot: RunSnapshot, attempt: int, ends: dict[str, PodEnd]) -> Atte
             node, end = min(group, key=lambda pair: _moment(pair[1]))
             return _failed(_pod_failure(node, end))
     failing = [(node, end) for node, end in ends.items() if end.exit_code]
-    was_asked = snapshot.stop is not None or not snapshot.state.broken
-    if was_asked and any(end.said is not None and end.said.ended_by == "stop" for end in ends.values()):
+    if _was_asked(snapshot) and any(end.said is not None and end.said.ended_by == "stop" for end in ends.values()):
         return AttemptOutcome(how="stopped", exit_code=failing[0][1].exit_code if failing else 0)
     missing = [node for node in expected_nodes(job) if node not in ends]
     return _failed(_vanished(snapshot, attempt, missing or expected_nodes(job)))
+
+
+def _was_asked(snapshot: RunSnapshot) -> bool:
+    """Whether a gang that was told to end was meant to, by the user or for another size: its members leave one after
+    another, most with an exit code. Else it was told because one of them was dead."""
+    return snapshot.stop is not None or snapshot.state.target is not None or not snapshot.state.broken
 
 
 def _vanished(snapshot: RunSnapshot, attempt: int, missing: Sequence[str]) -> Failure:

@@ -16,7 +16,7 @@ import msgspec
 from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.runs import Failure
-from longboat.engines.kubernetes.gate.resizing import gate_look_at, resized, without_wish, writer_to_ask
+from longboat.engines.kubernetes.gate.resizing import gate_look_at, resized, without_wish
 from longboat.engines.kubernetes.observe.node_loss import (
     digests_of,
     first_doubt,
@@ -36,7 +36,6 @@ from longboat.engines.kubernetes.reconcile.actions import (
     DeleteWorkloads,
     ForceDelete,
     Release,
-    Resize,
     SendStop,
 )
 from longboat.engines.kubernetes.reconcile.attempt_outcome import close_attempt, is_over, judge, never_together
@@ -48,6 +47,7 @@ from longboat.engines.kubernetes.reconcile.survivors import (
     dead_members,
     pods_to_stop,
     settling_s,
+    size_actions,
     survivor_deadline,
 )
 from longboat.engines.kubernetes.records import State, expected_nodes
@@ -183,19 +183,15 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
         new = _replace(new, broken=0.0)  # the one that was dead has another pod
     snapshot = msgspec.structs.replace(snapshot, state=_replace(state, broken=new.broken))
     back = _put_back_at(snapshot, progress)
-    actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else _resize(snapshot)
+    actions, told_again = size_actions(snapshot, now)
+    actions = (Admit(attempt=attempt),) if back is not None and back <= now else actions
     hurry = survivor_deadline(snapshot)
     if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
         return _given_up(snapshot, now)
     hurried, late = _end_survivors(snapshot, now)
-    times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
+    looks = (again, back, late, told_again, _starting_look(snapshot, progress, now))
+    times = [look for look in looks if look is not None]
     return Decision(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
-
-
-def _resize(snapshot: RunSnapshot) -> tuple[Action, ...]:
-    pod, size = writer_to_ask(snapshot), snapshot.state.wanted
-    waits = snapshot.record.job.grow != "now"
-    return () if pod is None or size is None else (Resize(pod=pod, size=size, waits=waits),)
 
 
 def _given_up(snapshot: RunSnapshot, now: float) -> Decision:

@@ -38,9 +38,9 @@ MOST_NAMED = 400
 """Of more runs that have not ended, everything is listed: what ended runs left is then the smaller part."""
 
 
-def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStatus]:
-    """Newest first."""
-    seen = list(list_records(client, notice))
+def list_runs(client: Client, notice: Callable[[str], None], *, labels: str = "") -> Sequence[RunStatus]:
+    """Newest first. `labels`: only runs with these."""
+    seen = list(list_records(client, notice, labels=labels))
     opened = [listed_run for listed_run in seen if not listed_run.state.is_final]
     states = predicted_states(client, opened, notice) if opened else {}
     statuses = [brief_status(run.record, states.get(run.record.name, run.state)) for run in seen]
@@ -103,7 +103,12 @@ def with_steps(client: Client, runs: Sequence[RunStatus]) -> list[RunStatus]:
 
 
 def activity_of(
-    client: Client, runs: Sequence[RunStatus], *, most: int = MOST_ASKED, with_free: bool = True
+    client: Client,
+    runs: Sequence[RunStatus],
+    *,
+    most: int = MOST_ASKED,
+    most_bytes: int | None = None,
+    with_free: bool = True,
 ) -> Activity:
     """The runs that have not ended, and the GPUs that their launchers tell of, as many as can be asked; and those
     that nobody has."""
@@ -123,7 +128,7 @@ def activity_of(
     }
     # The first node of every run before further nodes of any: a large gang leaves the others visible.
     first = sorted((view for views in pods.values() for view in views), key=lambda view: view.index)
-    answers = ask_launchers(client, first[:most], by_pod=True)
+    answers = ask_launchers(client, first[:most], by_pod=True, most_bytes=most_bytes)
     now, gpus, shown = client.now(), [], []
     for run in opened:
         answered = [(view, answers[view.name]) for view in pods.get(run.name, ()) if view.name in answers]

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from longboat.core.errors import LongboatError
+from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.run_gauges import RunGauges
 from longboat.engines.kubernetes.reconcile.controller import Controller
 from longboat.engines.kubernetes.reconcile.listing import activity_of, list_runs
@@ -29,6 +29,9 @@ PACE_S = 30.0
 """Between two looks at what runs use, if somebody wants to know."""
 PLACES_AT_ONCE = 8
 """Namespaces in one look; the others come in the next ones."""
+MOST_PACE = 128 << 10
+"""Bytes of a launcher's answer, of which there are many at once: those of 400 ranks. The controller has little memory,
+and a pod says what it likes."""
 REPORT_S = 10.0
 """Between two looks at what its watches cannot see, which is told."""
 
@@ -157,10 +160,10 @@ class ControllerService:
             for namespace in chosen:
                 own = copy.copy(client)
                 own.namespace = namespace
-                with contextlib.suppress(LongboatError):  # one that may not be read has no figures
-                    runs = list_runs(own, lambda text: None)
-                    most = MOST_ASKED // len(chosen)
-                    gauges.pace.note(namespace, activity_of(own, runs, most=most, with_free=False).runs)
+                with contextlib.suppress(Exception):  # what others write there may fail anywhere; others have figures
+                    runs = list_runs(own, lambda text: None, labels=f"!{names.ENDED}")
+                    asked: dict[str, Any] = {"most": MOST_ASKED // len(chosen), "most_bytes": MOST_PACE}
+                    gauges.pace.note(namespace, activity_of(own, runs, **asked, with_free=False).runs)
             self.ending.wait(PACE_S)
 
     def report(self, troubles: list[str]) -> None:

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 from longboat.core.first_failure import NEVER_STARTED
 from longboat.core.jobs import Value
+from longboat.engines.kubernetes.gate.resizing import writer_to_ask
 from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reachable
 from longboat.engines.kubernetes.observe.progress import awaited_members
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
+from longboat.engines.kubernetes.reconcile.actions import Action, EndForSize, Resize
 from longboat.engines.kubernetes.records import expected_nodes
 
 SETTLING_S = 5.0
@@ -27,6 +29,10 @@ LINE_LOST_S = 30.0
 """Launchers that have not heard of each other for so long end their ranks (`launcher.gangfile.LOST_S`)."""
 TELL_S = 30.0
 """After its grace, a gang that was told to stop has so long to be gone."""
+
+
+TOLD_AGAIN_S = 5.0
+"""A launcher that could not be told to end for another size is told again after so long."""
 
 
 class SurvivorDeadline(Value, frozen=True):
@@ -97,6 +103,19 @@ def pods_to_stop(pods: Sequence[PodView], snapshot: RunSnapshot) -> list[PodView
     reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
     first = expected_nodes(snapshot.record.job)[0]
     return [pod for pod in reachable if pod.node == first] or reachable
+
+
+def size_actions(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
+    """What another size takes, and when it is told again that the gang is to end for it."""
+    state, grace_s = snapshot.state, snapshot.record.job.grace_s
+    if state.target is not None and state.phase == "running":
+        due = state.told_when + grace_s + TELL_S
+        left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None] if now >= due else []
+        ends = tuple(EndForSize(pod=pod.name, grace_s=grace_s) for pod in pods_to_stop(left, snapshot))
+        return ends, max(due, now + TOLD_AGAIN_S)
+    pod, size = writer_to_ask(snapshot), state.wanted
+    waits = snapshot.record.job.grow != "now"
+    return (() if pod is None or size is None else (Resize(pod=pod, size=size, waits=waits),)), None
 
 
 def settling_s(snapshot: RunSnapshot, now: float) -> float:

@@ -187,7 +187,8 @@ class Supervisor(StateKeeper):
             self._outputs.discard("scratch")
             number = self.state.attempt + 1
             note = retry_note(failure, number=number, retries=self.job.retries)
-            self._save(is_durable=True, phase="recovering", reason=note, attempt=number, cause=failure.cause)
+            again = {"phase": "recovering", "reason": note, "attempt": number, "cause": failure.cause}
+            self._save(is_durable=True, target=None, **again)  # no other size is meant any more
             self._sleep(delay)
 
     def _close_attempt(self, failure: Failure | None, resized: str = "") -> None:
