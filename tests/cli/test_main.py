@@ -91,6 +91,8 @@ def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "job.yaml", "epochs=3"], "epochs=3 is not a job file", "longboat run job.yaml -- epochs=3"),
         (["run", "--in-place", "--include", "x", "a.py"], "--include with --in-place", "leave --include out"),
         (["ps", "-o", "xml"], "'xml' is not one of", "longboat ps --help"),
+        (["volume"], "longboat volume needs a command: create, ls, probe, rm", "longboat volume --help"),
+        (["cluster", "selftest"], "missing option '--cloud'. Choose from: aws, azure, gcp", "selftest --help"),
         (["cp", "x"], "missing argument 'DESTINATION'", "longboat cp --help"),
         (["run"], "nothing to run", "name a script"),
         (["check"], "nothing to run", "name a script"),

@@ -83,6 +83,12 @@ def test_hosts_alone_are_enough(tmp_path: Path) -> None:
     assert cluster_of_hosts(["root@gpu_1", "[fd00::5]:22", "10.0.0.5"], name="lab") == spec
 
 
+def test_a_kind_that_is_none_is_one_mistake(tmp_path: Path) -> None:
+    with pytest.raises(JobError) as caught:
+        read("{name: lab, kind: ibm}", tmp_path)
+    assert [problem.path for problem in caught.value.problems] == ["kind"]
+
+
 def test_the_first_host_is_the_control_plane_unless_one_says_so(tmp_path: Path) -> None:
     def roles(*hosts: str) -> list[str]:
         spec = read(f"{{name: lab, endpoint: vip, hosts: [{', '.join(hosts)}]}}", tmp_path)
@@ -188,6 +194,7 @@ def test_files_of_addons_are_found_beside_the_cluster_file(tmp_path: Path) -> No
     [
         ("{hosts: a}", 'the field "name" is missing'),
         ("name: lab", "the kind ssh needs hosts"),
+        ("{name: lab, kind: ssh}", "the kind ssh needs hosts"),
         ("{name: lab, hosts: []}", "the kind ssh needs hosts"),
         ("{name: lab, hosts: a, context: x}", "context: a context is of the kind existing"),
         ("{name: lab, kind: local, hosts: a}", "hosts: the kind local is this machine"),

@@ -17,6 +17,8 @@ from tests.specs.reading import Reader
     ("text", "says"),
     [
         ("nodes: two", '0.yaml:2:8: nodes: found the text "two", expected a whole number from 1 to 10000'),
+        ("nodes: 2-", 'nodes: found the text "2-", expected a whole number from 1 to 10000, or a range'),
+        ("nodes: 1-100000", "or a range of them such as 2-8"),
         ("nodes: -1", "nodes: found the number -1"),
         ("nodes: 0", "nodes: found the number 0"),
         ("nodes: 1.5", "nodes: found the number 1.5"),

@@ -41,7 +41,7 @@ def test_a_change_of_a_run_reaches_a_browser(tmp_path: Path) -> None:
                     phases += [row["phase"] for row in json.loads(line[6:])["changed"] if row["id"] == "seen"]
         finally:
             server.send_signal(signal.SIGINT)
-            assert server.wait(30) in (0, 130)
+            assert server.wait(30) == 0, "Ctrl-C is how it is meant to end"
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -73,9 +73,11 @@ def show_hint(hint: str | None) -> None:
 
 def from_click(error: click.ClickException) -> UsageError:
     """Convert an error of click to a UsageError, with our wording, hint and exit code."""
-    message = error.format_message()
+    message = " ".join(line.strip() for line in error.format_message().splitlines())
     hint = None
     ctx = getattr(error, "ctx", None)
+    if ctx is not None and isinstance(ctx.command, click.Group) and type(error).__name__ == "NoArgsIsHelpError":
+        message = f"{ctx.command_path} needs a command: {', '.join(ctx.command.list_commands(ctx))}"
     if isinstance(error, click.NoSuchOption):
         message = f"no such option: {error.option_name}"
         names = [name for param in ctx.command.params for name in param.opts] if ctx else []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longboat.core.errors import UsageError
+from longboat.core.errors import NotFound, UsageError
 from longboat.core.jobs import Job, Keep, Serve
 from longboat.serving.requests import ServiceRequest
 from longboat.storage.retention import Candidate, Retention, best_step
@@ -38,6 +38,24 @@ def find_next(engine: Engine, run: str, job: Job, serve: Serve, **known: object)
     """Look at the checkpoints of a run, `next_step`. Raises LongboatError."""
     with engine.checkpoints(run) as place:
         return next_step(place.entries(), serve.follow or "", rule_of(job), **known)  # type: ignore[arg-type]
+
+
+def first_step(engine: Engine, request: ServiceRequest, serve: Serve, job: Job) -> int | None:
+    """The step that a new version serves: as named, else what it follows; None: the newest. Raises LongboatError.
+
+    A run whose checkpoints have no metric yet has no best one, and its newest is served meanwhile. Promoting is what
+    somebody does who wants nothing else served, so there the newest is none. A canary tries the newest.
+    """
+    is_said = request.step is not None or request.weight is not None
+    if is_said or serve.follow not in ("best", "promoted"):
+        return request.step
+    step = find_next(engine, request.run, job, serve, serving=None, failed=())
+    if step is None and serve.follow == "promoted":
+        raise NotFound(
+            f"no checkpoint of {request.run} is promoted",
+            hint=f"longboat checkpoint promote {request.run}:STEP; or follow the newest: --follow",
+        )
+    return step
 
 
 def rule_of(job: Job) -> Retention:

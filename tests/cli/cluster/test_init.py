@@ -42,6 +42,8 @@ def test_what_is_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "which hosts?" in typed(capsys, "init", code=201)[1]
     assert "one of them" in typed(capsys, "init", "x", "--local", code=201)[1]
     assert "hosts.1: found the text" in typed(capsys, "init", "x", "a;b", code=201)[1]
+    _, error = typed(capsys, "init", "x", "-o", "/proc/no/cluster.yaml", code=205)
+    assert "cannot write /proc/no/cluster.yaml" in error and "hint: -o names another file" in error
     assert "no host in ~/.ssh/config matches tpu-*" in typed(capsys, "init", "tpu-*", code=202)[1]
     assert not (folder / "cluster.yaml").exists()
     out, _ = typed(capsys, "init", "--local", "-o", "-")

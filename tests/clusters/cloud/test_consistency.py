@@ -44,7 +44,7 @@ hosts: [a]
         "3:9: region: no region us-east-9 is known; us-east has us-east-1, us-east-2",
         '4:18: network.nodes: found the text "hidden", expected one of private, public',
         "6:21: pools.0.type: m5.large has no GPUs, and the pool asks for them",
-        "7:10: pools.1.name: pools.0 has the same name, but for dashes",
+        "7:10: pools.1.name: pools.0 has the same name",
         "7:21: pools.1.type: g5.xlrage is not in the table of machine types; did you mean g5.xlarge?",
         "7:37: pools.1.min: min (3) is more than max (2)",
         "8:71: pools.2.count: count (5) is more than max (4)",
@@ -60,6 +60,10 @@ hosts: [a]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "pools: [{name: a-1, type: m5.large}, {name: a1, type: m5.large}]",
+            "pools.0 has the same name, but for dashes",
+        ),
         ("pools: [{name: a, type: m5.large}]\naddons: [autoscaler]", "autoscaler needs an image that has Longboat"),
         (
             "pools: [{name: a, type: m5.large, min: 0, max: 3}]\naddons: [autoscaler]\nimage: x",

@@ -26,6 +26,7 @@ from longboat.sdk.services import explain_service
 from longboat.serving.local.records import ServiceFolder
 from longboat.serving.local.services import LocalServices
 from longboat.serving.requests import ServiceRequest
+from longboat.storage.inventory.actions import promote
 
 TRAIN = """
 import json, os, longboat
@@ -254,6 +255,24 @@ def test_a_service_that_follows_goes_on_to_new_checkpoints_and_past_a_bad_one(
     services.serve(ServiceRequest(run="long", step=1, name="svc"))
     status = services.wait("svc", timeout_s=60)
     assert (status.step, status.follow) == (1, None)
+
+
+def test_a_service_that_follows_what_is_promoted_serves_nothing_else(services: LocalServices) -> None:
+    request = ServiceRequest(run="train", name="svc", command=GOOD, serve=Serve(ready="/", follow="promoted"))
+    with pytest.raises(NotFound, match="no checkpoint of train is promoted") as raised:
+        services.serve(request)
+    assert raised.value.hint == "longboat checkpoint promote train:STEP; or follow the newest: --follow"
+    assert services.list() == []
+    with services._engine.checkpoints("train") as place:
+        promote(place, "train", "1")
+    services.serve(request)
+    status = services.wait("svc", timeout_s=60)
+    assert (status.step, status.follow) == (1, "promoted")
+    wanted = ServiceFolder(services.home, "svc").wanted()
+    assert wanted is not None and [each.step for each in wanted.versions] == [1], "never the newer step 2"
+    services.serve(ServiceRequest(run="train", name="svc", weight=10))
+    wanted = ServiceFolder(services.home, "svc").wanted()
+    assert wanted is not None and [each.step for each in wanted.versions] == [1, 2], "a canary tries it"
 
 
 @pytest.mark.soak

@@ -16,7 +16,7 @@ from longboat.cli.output.terminal import is_terminal, say
 from longboat.clusters.cluster_file import DEFAULT_FILE, cluster_of_hosts, local_cluster
 from longboat.clusters.init_template import ClusterAnswers, write_cluster_file
 from longboat.clusters.ssh_config import ssh_hosts
-from longboat.core.errors import NotFound, UsageError
+from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.shared.files import write_bytes
 
 SSH_CONFIG = Path("~/.ssh/config")
@@ -50,7 +50,10 @@ def command(hosts: Sequence[str], is_local: bool, name: str | None, output: str,
     if output == "-":
         print(text, end="")
         return
-    write_bytes(Path(output), text.encode())
+    try:
+        write_bytes(Path(output), text.encode())
+    except EngineError as error:  # its hint is for files of the home
+        raise EngineError(error.message, hint="-o names another file") from None
     say(f"longboat: wrote {output}; next: longboat cluster check {output}, longboat cluster up {output}")
 
 

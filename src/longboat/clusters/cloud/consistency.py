@@ -69,7 +69,9 @@ class CloudFileCheck(FieldMistakes):
         for index, pool in self.pools:
             key = logical_name(pool.get("name", ""))
             if names[key] > 1 and (first := seen.setdefault(key, index)) != index:
-                self.wrong(("pools", index, "name"), f"pools.{first} has the same name, but for dashes")
+                is_same = pool["name"] == dict(self.pools)[first]["name"]
+                reason = f"pools.{first} has the same name{'' if is_same else ', but for dashes'}"
+                self.wrong(("pools", index, "name"), reason)
 
     def check_machine(self, index: int, pool: Values, table: MachineTable) -> None:
         name = pool.get("type")

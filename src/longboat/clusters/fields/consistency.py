@@ -76,7 +76,8 @@ class FileCheck(FieldMistakes):
         for field, reason in FOREIGN[self.kind].items():
             if field in given and given[field].value is not None:
                 self.wrong((field,), reason)
-        if self.kind == "ssh" and not given.get("hosts", YamlNode(None)).value:
+        is_ssh = given.get("kind", YamlNode("ssh")).value in ("ssh", None)  # a kind that is none was told already
+        if is_ssh and not given.get("hosts", YamlNode(None)).value:
             self.wrong(("hosts",), "the kind ssh needs hosts", hint="hosts: [user@gpu-1, user@gpu-2], or kind: local")
         if self.kind == "local":
             for field in {"user", "port", "key", "bastion"} & set(self.values.get("defaults") or {}):

@@ -21,7 +21,7 @@ from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden
 from longboat.kubeapi.kinds import DEPLOYMENT, EVENT, HPA, INGRESS, PDB, POD, SECRET, SERVICE
-from longboat.serving.following import checked_follow, find_next
+from longboat.serving.following import checked_follow, find_next, first_step
 from longboat.serving.kubernetes import apply, scaling
 from longboat.serving.kubernetes.checkpoint_pin import pin
 from longboat.serving.kubernetes.logs import follow_lines, past_lines
@@ -115,7 +115,8 @@ class ClusterServices:
         version = self._next_version(name, known)
         resume, step = None, None
         if request.with_checkpoint:
-            resume, step = pin(self._engine.status(request.run), request.step)
+            step = first_step(self._engine, request, serve, submission.job)
+            resume, step = pin(self._engine.status(request.run), step)
         job = replica_job(submission.job, serve, name=name, command=command, host="0.0.0.0", port=PORT)
         job = msgspec.structs.replace(job, checkpoints=_restored(submission.job, resume))
         replica = msgspec.structs.replace(submission, job=job, run_id=f"{name}-v{version}")

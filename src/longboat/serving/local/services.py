@@ -34,7 +34,7 @@ from longboat.engines.shared.files import (
 )
 from longboat.engines.shared.home import current_user
 from longboat.engines.shared.secrets import read_secrets
-from longboat.serving.following import checked_follow
+from longboat.serving.following import checked_follow, first_step
 from longboat.serving.local.listening import checked_port
 from longboat.serving.local.pinned_checkpoint import pin_checkpoint
 from longboat.serving.local.records import ServiceFolder, Version, WantedService, existing, own, service_names
@@ -218,8 +218,8 @@ class LocalServices:
         read_secrets(self.home, submission.job.secrets, submission.environment)
         step, path = None, None
         if request.with_checkpoint:
-            target = folder.version_dir(number)
-            step, path = pin_checkpoint(self.home, record, request.step, target, self._environment)
+            target, step = folder.version_dir(number), first_step(self._engine, request, serve, submission.job)
+            step, path = pin_checkpoint(self.home, record, step, target, self._environment)
         version = Version(
             number=number,
             run=request.run,

@@ -33,10 +33,10 @@ class NodeCount(Text, frozen=True):
         match = re.fullmatch(NODE_RANGE, node.value.strip())
         if match is not None:
             return _node_range(int(match[1]), int(match[2]), node, at)
-        other = re.fullmatch(_RANGE_OF_OTHERS, node.value.strip())
-        if other is None:
+        if re.fullmatch(r"[0-9]+", node.value.strip()):
             return WholeNumber(low=1, high=MAX_NODES).read(node, at)
-        at.wrong(node, self.expected, hint=f"write {other[1]}-{other[2]}")
+        other = re.fullmatch(_RANGE_OF_OTHERS, node.value.strip())
+        at.wrong(node, self.expected, hint=None if other is None else f"write {other[1]}-{other[2]}")
         return None
 
     def schema(self) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from longboat.clusters.cloud.aws.templates.intrinsics import stack_name
 from longboat.clusters.cloud.azure import template as azure
 from longboat.clusters.cloud.gcp import request as gcp
 from longboat.clusters.spec import ClusterSpec
-from longboat.core.errors import UsageError
-from longboat.engines.shared.files import disk, make_folder, write_bytes
+from longboat.core.errors import EngineError, UsageError
+from longboat.engines.shared.files import make_folder, write_bytes
 
 PARAMETERS = "parameters.json"
 
@@ -42,10 +42,12 @@ def command(file: str | None, output: str | None, force: bool) -> None:
             raise UsageError(
                 f"{folder / taken[0]} exists already", hint="--force overwrites it, -o names another folder"
             )
-        with disk(f"write {folder}"):
+        try:
             make_folder(folder)
             for name, text in files.items():
                 write_bytes(folder / name, text.encode())
+        except EngineError as error:  # its hint is for files of the home
+            raise EngineError(error.message, hint="-o names another folder") from None
         written = " and ".join(str(folder / name) for name in files)
         say(f"longboat: wrote {written}; next, with the cloud's own command:")
         say(deploy_command(spec, shlex.quote(str(folder / template)), shlex.quote(str(folder / PARAMETERS))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,5 +81,5 @@ def command(
     server = DashboardServer(open_places(contexts, namespaces, has_local=not (no_local or options.has_users)), options)
     print(server.address, flush=True)
     say("longboat: the dashboard runs until Ctrl-C")
-    with opened(server.address, is_wanted=browser):
-        server.run()
+    with opened(server.address, is_wanted=browser), contextlib.suppress(KeyboardInterrupt):
+        server.run()  # it has closed when it raises
