@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -52,6 +53,30 @@ def test_a_purge_that_was_killed_is_finished_by_the_next(local: LocalJobs, monke
     assert local.engine.kept_checkpoints("train") == str(checkpoints)
     local.engine.delete("train", purge=True)
     assert not checkpoints.exists() and local.engine.kept_checkpoints("train") is None
+
+
+@pytest.mark.parametrize("had_one", [False, True], ids=["no checkpoint", "all removed but the folder"])
+def test_a_purge_that_was_killed_leaves_no_empty_folder(
+    local: LocalJobs, monkeypatch: pytest.MonkeyPatch, had_one: bool
+) -> None:
+    code = "import longboat\nwith longboat.checkpoint(1) as folder:\n    open(folder + '/weights', 'w').close()"
+    checkpoints = Path(local.run(code if had_one else "pass", name="train").checkpoint_dir or "")
+    checkpoints.mkdir(parents=True, exist_ok=True)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> list[str]:
+        if had_one:
+            removal.remove_tree(checkpoints / "step-1")
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(removal, "purge_folder", killed)
+        local.engine.delete("train", purge=True)
+    with contextlib.suppress(NotFound):
+        local.engine.delete("train", purge=True)
+    assert not checkpoints.exists()
 
 
 def test_a_run_without_a_readable_record(local: LocalJobs) -> None:

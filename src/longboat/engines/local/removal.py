@@ -114,6 +114,8 @@ def note_left(home: Home, files: RunFiles, record: LocalRecord) -> str | None:
 
     Of another user's run nothing is noted: his record names folders and endpoints."""
     place = _place_of(record)
+    if place is None:
+        _remove_empty(home, record)  # now: nothing would lead to it any more
     if place is not None and files.is_own():
         for draft in (home.root / NOTES).glob(f"{record.uid}.json.*.tmp"):
             draft.unlink(missing_ok=True)  # of a removal of this run that was killed: its lock is ours now
@@ -205,11 +207,20 @@ def _notes(home: Home) -> list[tuple[Path, LocalRecord]]:
         if record is None or path.name != f"{record.uid}.json" or path.stat().st_uid != os.getuid():
             continue
         if _place_of(record) is None:
+            _remove_empty(home, record)
             with contextlib.suppress(OSError):
                 path.unlink()
         else:
             kept.append((path, record))
     return kept
+
+
+def _remove_empty(home: Home, record: LocalRecord) -> None:
+    """The folder of no checkpoint: there never was one, or a purge was killed before it had removed the folder too."""
+    folder = Path(record.checkpoint_dir)
+    if folder.parent == home.root / "checkpoints":
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def _place_of(record: LocalRecord) -> str | None:
