@@ -79,7 +79,7 @@ def test_exec(sleeping) -> None:
 
 def test_exec_has_the_secrets_of_the_run(longboat) -> None:
     longboat("secret", "set", "TOKEN", stdin="s3cret-value")
-    longboat("run", "-d", "--id", "r", "--secret", "TOKEN", "--secret", "SHELL_ONLY", "--", "sleep", "60", code=203)
+    longboat("run", "-d", "--id", "r", "--secret", "TOKEN", "--secret", "SHELL_ONLY", "--", "sleep", "60", code=202)
     longboat.environment["SHELL_ONLY"] = "of the shell"
     longboat("run", "-d", "--id", "r", "--secret", "TOKEN", "--secret", "SHELL_ONLY", "--", "sleep", "60")
     del longboat.environment["SHELL_ONLY"]

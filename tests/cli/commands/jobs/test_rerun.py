@@ -25,7 +25,7 @@ def test_the_code_of_then_and_of_now(longboat: Longboat) -> None:
     assert "note: secrets are read again: TOKEN" in again.err and "longboat: run train-2" in again.err
     assert longboat("rerun", "-q", "train", "--fresh-code", "--resume").out == "new a b t1 step-1\n"
     del longboat.environment["TOKEN"]
-    assert "TOKEN" in longboat("rerun", "train", code=203).err
+    assert "TOKEN" in longboat("rerun", "train", code=202).err
     assert "goes with --detach" in longboat("rerun", "-o", "json", code=201).err
 
 
