@@ -176,7 +176,13 @@ def is_urgent(before: Report, now: Report) -> bool:
     """Whether somebody waits for what has changed: the gate plans with the machines that boot, people with the rest."""
     if now.is_public:
         return (before.upcoming, before.pools, before.identity) != (now.upcoming, now.pools, now.identity)
-    return (before.deeds, before.trouble, before.warnings) != (now.deeds, now.trouble, now.warnings)
+    told_at_once = (_sizes(now), now.deeds, now.trouble, now.warnings)
+    return (_sizes(before), before.deeds, before.trouble, before.warnings) != told_at_once
+
+
+def _sizes(report: Report) -> list[tuple[str, int, int, float | None]]:
+    notes = [pool.note for pool in report.pools]
+    return [(note.pool, note.size, note.ordered, note.blocked_until) for note in notes]
 
 
 class Reporter:
