@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.exec import launcher_calls, pod_exec
+from longboat.engines.kubernetes.exec import pod_exec
 from longboat.engines.kubernetes.exec.launcher_calls import ask_status, checked
 from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.engines.kubernetes.logs import lines as podlines
@@ -141,12 +141,11 @@ def test_an_invalid_answer_of_a_launcher_is_ignored(tmp_path: Path, answer: byte
         assert not ask_status(client, "pod")
 
 
-def test_a_truncated_answer_of_a_launcher_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_answer_of_a_launcher_is_ignored(tmp_path: Path) -> None:
     whole = json.dumps({"phase": "running", "x": "y" * 50_000}).encode()
     with talking(saying(whole), tmp_path) as client:
         assert ask_status(client, "pod") == {"phase": "running"}
-        monkeypatch.setattr(launcher_calls, "MOST_ANSWER", 10_000)
-        assert ask_status(client, "pod") is None
+        assert ask_status(client, "pod", most_bytes=10_000) is None
 
 
 NAMES = ["ranks", "0", "1", "x", "missing", "phase", "checkpoint", "resumed_from", "step", "metrics", "silent_s"]

@@ -145,9 +145,11 @@ def test_a_gang_that_runs_is_not_put_back_for_a_pod_that_is_replaced(phase: Phas
     here = Shelf(configmaps=[config_map("r")], jobs=[workload("r", is_suspended=False)], pods=[new])
     (run,) = here.look()
     run = msgspec.structs.replace(run, state=msgspec.structs.replace(run.state, phase=phase))
+    gone = pod("r", "Failed")
+    gone["metadata"]["labels"][names.INDEX] = "1"  # node 0's is never replaced
     old = pod_view(
         {
-            **pod("r", "Failed"),
+            **gone,
             "status": {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 213}}}]},
         }
     )
