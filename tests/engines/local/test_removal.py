@@ -12,6 +12,7 @@ from longboat.core.errors import NotFound
 from longboat.engines.local import removal
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.removal import remove_run
+from longboat.engines.shared.files import remove_tree
 from tests.engines.local.conftest import LocalJobs
 
 
@@ -68,7 +69,7 @@ def test_a_purge_that_was_killed_leaves_no_empty_folder(
 
     def killed(*_: object) -> list[str]:
         if had_one:
-            removal.remove_tree(checkpoints / "step-1")
+            remove_tree(checkpoints / "step-1")
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
