@@ -72,6 +72,8 @@ def test_what_is_followed_by_itself_was_named_by_nobody() -> None:
     assert checked_follow(by_itself, follows, job, told.append) == follows
     without = ServiceRequest(run="train", with_checkpoint=False)
     assert checked_follow(without, follows, job, told.append).follow is None
+    fresh = ServiceRequest(run="train", fresh_code=True)
+    assert checked_follow(fresh, follows, job, told.append).follow is None and "its folder now" in told[-1]
     with pytest.raises(UsageError, match="what its best checkpoint is"):
         checked_follow(ServiceRequest(run="train"), Serve(follow="best"), job, told.append)
     kept = Job(name="t", roles=job.roles, checkpoints=Checkpoints(keep=Keep(best=1, metric="loss", goal="min")))

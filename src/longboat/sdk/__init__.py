@@ -1,7 +1,7 @@
 """What Python users import: `job`, `run`, `runs`, `get`, `sweep`, `engine`, and the values these give.
 
 Names are loaded when they are first used, so that a program which needs one of them does not pay for all. May import
-`engines`, `kubeapi`, `metrics`, `multicluster`, `specs`, `serving`, `storage.inventory`, `sweeps`.
+`bundles.source`, `engines`, `kubeapi`, `metrics`, `multicluster`, `specs`, `serving`, `storage.inventory`, `sweeps`.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ def services_of(engine: Engine, notice: Callable[[str], None]) -> Services:
 
 def explain_service(engine: Engine, name: str) -> Explanation | None:
     """What is to be said of the service of this name; None: there is none, or it may not be seen."""
+    from longboat.bundles.source.mentions import in_failure
     from longboat.core.errors import LongboatError
     from longboat.core.runs import Explanation
 
@@ -41,11 +42,17 @@ def explain_service(engine: Engine, name: str) -> Explanation | None:
         return None
     served = status.run if status.step is None else f"{status.run}:{status.step}"
     reason = f": {status.reason}" if status.reason else ""
+    steps = [f"longboat serve logs {name}"] if reason else []
+    if in_failure([reason]):
+        steps.append(
+            f"its replicas have the code of {status.run} as it was trained: `longboat serve {status.run} --name {name} "
+            "--fresh-code -- COMMAND` takes what the folder holds now"
+        )
     return Explanation(
         run=name,
         phase="failed" if status.phase == "failed" else "running",
         headline=f"the service {name} is {status.phase}{reason}",
         facts=(f"{status.ready} of {status.replicas} replicas ready, {served} is served at {status.url}",),
         lines=events,
-        next_steps=(f"longboat serve logs {name}",) if reason else (),
+        next_steps=tuple(steps),
     )

@@ -63,12 +63,20 @@ def rule_of(job: Job) -> Retention:
     return Retention(metric=keep.metric or "", goal=keep.goal) if isinstance(keep, Keep) else Retention()
 
 
+def _fixed_by(request: ServiceRequest) -> str:
+    """What was chosen that a follower would undo; '': nothing. It takes the code of the run that it follows."""
+    if not request.with_checkpoint:
+        return "it has none"
+    if request.step is not None:
+        return f"step {request.step} was named"
+    return "its code is that of its folder now" if request.fresh_code else ""
+
+
 def checked_follow(request: ServiceRequest, serve: Serve, job: Job, notice: Callable[[str], None]) -> Serve:
-    """The settings of a version: one whose step somebody named is not replaced by itself. Raises UsageError."""
+    """The settings of a version: one whose step or code somebody chose is not replaced by itself. Raises UsageError."""
     if serve.follow is None or request.is_followed:
         return serve
-    if request.step is not None or not request.with_checkpoint:
-        reason = f"step {request.step} was named" if request.with_checkpoint else "it has none"
+    if reason := _fixed_by(request):
         notice(f"{request.service_name} does not follow the checkpoints of {request.run}: {reason}")
         return msgspec.structs.replace(serve, follow=None)
     if serve.follow == "best" and not rule_of(job).metric:

@@ -27,6 +27,7 @@ class ServiceRequest(Value, frozen=True):
     port: int | None = None
     with_checkpoint: bool = True
     weight: int | None = None  # of a canary; None: it replaces what is served
+    fresh_code: bool = False  # the code as its folder has it now, instead of that of the run
     is_followed: bool = False  # the step is one that a service follows, and was named by nobody
 
     @property

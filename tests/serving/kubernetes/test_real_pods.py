@@ -72,7 +72,7 @@ def answers(engine: KubernetesEngine) -> set[float]:
 
 
 @pytest.mark.pods
-def test_a_service_in_a_cluster(engine: KubernetesEngine) -> None:
+def test_a_service_in_a_cluster(engine: KubernetesEngine, tmp_path: Path) -> None:
     services = ClusterServices(engine)
     settings = Serve(ready="/", drain_s=1.0, follow="newest")
     began = ServiceRequest(run="train", step=1, name="svc", command=GOOD, serve=settings, is_followed=True)
@@ -95,8 +95,10 @@ def test_a_service_in_a_cluster(engine: KubernetesEngine) -> None:
     with pytest.raises(Refused, match=r"golden case 1 of 2 .* answer.y is 1.5, expected 1: differs by 0.5"):
         services.wait("svc", timeout_s=LONG_S)
     assert answers(engine) == {2.0} and services.status("svc").phase == "degraded"
-    # What comes after it takes nothing of it, and a canary is judged by itself.
-    services.serve(ServiceRequest(run="train", step=1, name="svc", weight=50))
+    # What comes after it takes nothing of it; a canary is judged by itself, with a server written after the training.
+    (tmp_path / "project" / "app.py").rename(tmp_path / "project" / "later.py")
+    later = ("python", "later.py", "0")
+    services.serve(ServiceRequest(run="train", step=1, name="svc", weight=50, command=later, fresh_code=True))
     assert services.wait("svc", timeout_s=LONG_S).canary == "train:1"
     services.promote("svc")
     status = services.wait("svc", timeout_s=LONG_S)

@@ -173,6 +173,24 @@ def test_no_request_is_lost_over_an_update_and_a_killed_replica(services: LocalS
     eventually(lambda: files_of(home) <= left, "the last process has given its ports back")
 
 
+def test_a_server_that_was_written_after_the_training(services: LocalServices, tmp_path: Path) -> None:
+    """The code of the run is served, unless that of now is asked for; a version keeps what the folder had then."""
+    app = tmp_path / "project" / "later.py"
+    app.write_text(APP)
+    command = ("python", "later.py", "0")
+    services.serve(ServiceRequest(run="train", name="svc", command=command))
+    with pytest.raises(Refused, match="later.py"):
+        services.wait("svc", timeout_s=60)
+    explanation = explain_service(LocalEngine(services.home.root), "svc")
+    assert explanation is not None and "--fresh-code" in explanation.next_steps[-1]
+    services.serve(ServiceRequest(run="train", name="svc", command=command, fresh_code=True))
+    app.unlink()
+    assert services.wait("svc", timeout_s=60).ready == 2
+    os.kill(get(services.status("svc").url)["pid"], signal.SIGKILL)
+    eventually(lambda: "ended" in "".join(services.events("svc")), "killed")
+    eventually(lambda: services.status("svc").ready == 2, "healed with the code that it was given")
+
+
 def test_what_comes_after_a_failed_version_takes_nothing_of_it(services: LocalServices) -> None:
     services.serve(ServiceRequest(run="train", step=1, name="svc", command=GOOD, serve=Serve(ready="/", start_s=60)))
     url = services.wait("svc", timeout_s=60).url

@@ -150,4 +150,10 @@ def again(
     if resume is not None:
         checkpoints = msgspec.structs.replace(job.checkpoints, resume=resume)
         job = msgspec.structs.replace(job, checkpoints=checkpoints)
-    return msgspec.structs.replace(submission, job=job, code=None if fresh_code else submission.code)
+    submission = msgspec.structs.replace(submission, job=job)
+    return with_fresh_code(submission) if fresh_code else submission
+
+
+def with_fresh_code(submission: Submission) -> Submission:
+    """With the code as its folder has it when it is submitted."""
+    return msgspec.structs.replace(submission, code=None, outside=None, root="")

@@ -177,7 +177,7 @@ def _stored(home: Home, code: str) -> CodeSnapshot:
     except (NotFound, BundleError) as error:
         raise NotFound(
             f"the code of that run is not on this machine any more: {error.message}",
-            hint="longboat rerun --fresh-code takes what the folder holds now",
+            hint="--fresh-code takes what the folder holds now",
         ) from error
 
 

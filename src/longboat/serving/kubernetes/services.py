@@ -54,6 +54,7 @@ from longboat.serving.kubernetes.status import (
 )
 from longboat.serving.replica_job import replica_job
 from longboat.serving.requests import ServiceRequest
+from longboat.serving.served_code import submission_of
 from longboat.serving.service_status import ServiceStatus
 
 Object = dict[str, Any]
@@ -101,7 +102,7 @@ class ClusterServices:
         if track == "canary" and before is None:
             raise NotFound(f"no service named {name!r}: a canary goes beside what is served", hint="leave --canary out")
         known = None if before is None else self._inherited(before)
-        submission = self._engine.resubmission(request.run)
+        submission = submission_of(self._engine, request)
         serve = _settings(request, known, submission)
         command = request.command or (known.command if known else None) or serve.run
         if command is None:
@@ -112,8 +113,7 @@ class ClusterServices:
         if before is not None and request.weight is not None:
             serve = self._canary_size(serve, wanted_replicas(before), request.weight)
         serve = checked_follow(request, serve, submission.job, self._notice)
-        version = self._next_version(name, known)
-        resume, step = None, None
+        version, resume, step = self._next_version(name, known), None, None
         if request.with_checkpoint:
             step = first_step(self._engine, request, serve, submission.job)
             resume, step = pin(self._engine.status(request.run), step)

@@ -52,6 +52,7 @@ from longboat.serving.local.rollout import (
 from longboat.serving.local.spawn import leave_to_caller, supervise
 from longboat.serving.local.status import status_of
 from longboat.serving.requests import ServiceRequest
+from longboat.serving.served_code import submission_of, with_code_of_now
 from longboat.serving.service_status import ServiceStatus
 
 HOST = "127.0.0.1"
@@ -205,7 +206,7 @@ class LocalServices:
     def _version(
         self, folder: ServiceFolder, request: ServiceRequest, number: int
     ) -> tuple[Version, Serve, dict[str, str]]:
-        submission = self._engine.resubmission(request.run)
+        submission = with_code_of_now(self.home, submission_of(self._engine, request), self._notice)
         record = RunFiles(self.home.run_dir(request.run)).record()
         serve = request.serve or submission.job.serve or Serve()
         command = request.command or serve.run

@@ -37,7 +37,7 @@ class StartCommand(click.Command):
 
 @click.command("start", cls=StartCommand, short_help="Start a service, or give it a new version.")
 @click.argument("target", metavar="RUN[:STEP]|JOB.YAML")
-@click.option("--name", metavar="NAME", help="Name of the service; the run's name if not given.")
+@click.option("-n", "--name", metavar="NAME", help="Name of the service; the run's name if not given.")
 @click.option("-d", "--detach", is_flag=True, help="Return at once and print the service's name.")
 @click.option("--wait", is_flag=True, help="With -d: return when all replicas are ready.")
 @click.option("--replicas", type=click.IntRange(1, 1000), metavar="N", help="Number of replicas, at least.")
@@ -63,6 +63,7 @@ class StartCommand(click.Command):
     flag_value="newest",
     help="Go on to other checkpoints of the run as they come: newest (without a word), best, promoted.",
 )
+@click.option("--fresh-code", is_flag=True, help="Take the code from its folder again, not that of the run.")
 @click.option("--no-checkpoint", is_flag=True, help="Serve without a checkpoint.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @engine_options
@@ -137,6 +138,7 @@ def make_request(
         port=options["port"],
         with_checkpoint=not options["no_checkpoint"],
         weight=options["canary"],
+        fresh_code=options["fresh_code"],
     )
     if serve or any_given(options):
         # What no option says stays as it is where the service is there already.
