@@ -66,7 +66,10 @@ class NodeShape(Value, frozen=True):
         return self.labels.get(ZONE)
 
     def has(self, resource: str) -> int:
-        return next((count for name, count in self.allocatable if name == resource), 0)
+        for name, count in self.allocatable:
+            if name == resource:
+                return count
+        return 0
 
     @property
     def devices(self) -> int:

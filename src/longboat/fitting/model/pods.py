@@ -86,7 +86,10 @@ class PodShape(Value, frozen=True, cache_hash=True):
     spread: tuple[SpreadConstraint, ...] = ()
 
     def asks(self, resource: str) -> int:
-        return next((count for name, count in self.requests if name == resource), 0)
+        for name, count in self.requests:  # a generator would cost three times as much, and the gate asks this most of all
+            if name == resource:
+                return count
+        return 0
 
 
 class Pod(Value, frozen=True):

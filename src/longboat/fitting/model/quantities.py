@@ -89,9 +89,11 @@ def is_scarce(resource: str) -> bool:
 
 def is_gpu(resource: str) -> bool:
     """Whether the resource is a GPU, a part of one, or the like of one, by the names that device plugins give."""
+    if not is_scarce(resource):
+        return False
     name = resource.rpartition("/")[2].lower()
     is_other = name.rstrip("0123456789") in _OTHER_GPUS
-    return is_scarce(resource) and ("gpu" in name or name.startswith("mig-") or resource.startswith("gpu.") or is_other)
+    return "gpu" in name or name.startswith("mig-") or resource.startswith("gpu.") or is_other
 
 
 def scarcity(resource: str) -> tuple[int, str]:
