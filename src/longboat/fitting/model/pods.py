@@ -86,7 +86,10 @@ class PodShape(Value, frozen=True, cache_hash=True):
     spread: tuple[SpreadConstraint, ...] = ()
 
     def asks(self, resource: str) -> int:
-        for name, count in self.requests:  # a generator would cost three times as much, and the gate asks this most of all
+        for (
+            name,
+            count,
+        ) in self.requests:  # no generator: the gate asks this most of all, and it would take three times as long
             if name == resource:
                 return count
         return 0
