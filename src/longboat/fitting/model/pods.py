@@ -86,10 +86,8 @@ class PodShape(Value, frozen=True, cache_hash=True):
     spread: tuple[SpreadConstraint, ...] = ()
 
     def asks(self, resource: str) -> int:
-        for (
-            name,
-            count,
-        ) in self.requests:  # no generator: the gate asks this most of all, and it would take three times as long
+        # No generator: the gate asks this most of all, and it would take three times as long.
+        for name, count in self.requests:
             if name == resource:
                 return count
         return 0
