@@ -17,7 +17,7 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import kind_of
 
 READY_S = 300.0  # images are pulled for the first time, and JobSet and Kueue make certificates, a minute or two
-_LOOK_S = 0.5
+_LOOK_S = 0.5  # one request; add-ons take seconds to become ready
 
 Say = Callable[[str], None]
 

@@ -47,7 +47,7 @@ SCHEDULE_S = 30.0
 """For so long nobody may have room for a pod of 50m CPU."""
 GPU_MEMORY = "8Gi"
 """A framework with its context of CUDA takes some GiB."""
-_PAUSE_S = 0.2
+_PAUSE_S = 0.2  # between looks at a pod that takes a second or two
 _START = (
     "import base64,sys,zlib;exec(zlib.decompress(base64.urlsafe_b64decode(sys.argv.pop(1))),{'__name__':'__main__'})"
 )

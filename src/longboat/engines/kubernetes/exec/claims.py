@@ -32,7 +32,7 @@ ACCESS = {
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 LATE = "WaitForFirstConsumer"
 ENDED = ("Succeeded", "Failed")
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0  # most claims are bound at the first looks; a cloud's take seconds
 PATIENCE_S = 5.0
 """A provisioner that fails tries again; so long it may succeed after all."""
 

@@ -40,7 +40,7 @@ LIMITS = TreeLimits(max_bytes=1 << 50, max_files=10_000_000)
 _START = (
     "import base64,sys,zlib;exec(zlib.decompress(base64.urlsafe_b64decode(sys.argv.pop(1))),{'__name__':'__main__'})"
 )
-_ERROR_BYTES = 4096
+_ERROR_BYTES = 4096  # of what a program in a pod says went wrong: its end is shown in one line
 MOST_ANSWER = 64 << 20
 """Of an answer that is read whole: names of a folder with a million files."""
 REMOVE_S = 30.0
