@@ -20,6 +20,7 @@ LABEL_LIMIT = 63  # of a label's value, and of a DNS label, as Kubernetes has it
 
 DOMAIN = "longboat.dev"
 MANAGED_BY = "app.kubernetes.io/managed-by"
+OURS = f"{MANAGED_BY}=longboat"
 RUN = f"{DOMAIN}/run"
 ROLE = f"{DOMAIN}/role"
 ATTEMPT = f"{DOMAIN}/attempt"
