@@ -1,6 +1,6 @@
 """Checks rules of the source tree that no ready-made linter knows: class names, folders, their `__init__`, copies.
 
-One line for each violation. Usage: python scripts/house.py [FOLDER], by default src/longboat.
+Also that times and limits say why they have their value. One line for each violation. Usage: python scripts/house.py [FOLDER], by default src/longboat.
 """
 
 from __future__ import annotations
@@ -23,6 +23,12 @@ LONGEST_INIT = 12
 VAGUE = {"one", "found", "told", "what"}  # names of locals that make a reader look twice
 MOST_LINES = 400  # of a module: what a reader can keep in mind
 MOST_EQUAL_LINES = 8  # fewer are often a signature or a call that two places happen to share
+# Names of times and limits. Units (HOUR_S), ports and how much is read at once (CHUNK) need no reason.
+LIMITS = re.compile(
+    r"(^|_)(MOST|LEAST|MAX|LONGEST|SHORTEST|LARGEST|SMALLEST|DEEPEST|OLDEST|LIMIT|PATIENCE)(_|$)|_(S|BYTES|LINES)$"
+)
+UNITS = re.compile(r"_?(HOUR|DAY|WEEK)_S")
+_NUMERIC = (ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Load)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # Names that mean one thing each in the place where they are; why there may be two.
 TWICE = {
@@ -145,10 +151,40 @@ def typed_reading(trees: dict[Path, ast.Module]) -> list[str]:
     return problems
 
 
+def unexplained(trees: dict[Path, ast.Module]) -> list[str]:
+    """Times and limits of a module that do not say why they have that value: beside it, above it or below it."""
+    problems = []
+    for file, tree in trees.items():
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for node, following in zip(tree.body, [*tree.body[1:], None]):
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not is_limit(node):
+                continue
+            has_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            is_commented = "#" in lines[node.lineno - 1] or lines[node.lineno - 2].lstrip().startswith("#")
+            if not has_text and not is_commented:
+                problems.append(f"{file}:{node.lineno}: say why this time or limit has that value")
+    return problems
+
+
+def is_limit(node: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether only numbers are assigned, to a name of a time or a limit."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    names = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+    parts = list(ast.walk(node.value)) if node.value is not None else []
+    is_number = parts and all(
+        isinstance(part.value, (int, float)) if isinstance(part, ast.Constant) else isinstance(part, _NUMERIC)
+        for part in parts
+    )
+    return bool(is_number) and any(
+        name.isupper() and LIMITS.search(name) and not UNITS.fullmatch(name) for name in names
+    )
+
+
 def main() -> int:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(source.rglob("*.py"))}
     problems = [*class_names(trees), *folders(source), *introductions(trees), *copies(trees), *typed_reading(trees)]
+    problems += unexplained(trees)
     tools = {file: ast.parse(file.read_text(encoding="utf-8")) for folder in TOOLS for file in folder.rglob("*.py")}
     problems += permissions(trees, source) + lengths([*trees, *sorted(TESTS.rglob("*.py"))])
     problems += vague_names({**trees, **tools})

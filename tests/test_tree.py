@@ -72,6 +72,24 @@ def test_a_folder_says_what_it_may_import(source: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_explained"),
+    [
+        ("WAIT_S = 5.0\n", False),
+        ("WAIT_S: float = 2 * 5.0\n\nOTHER = 1\n", False),
+        ("MOST_BOATS, PORT = 4, 80\n", False),
+        ("WAIT_S = 5.0  # a tide takes longer\n", True),
+        ("# A tide takes longer.\nWAIT_S = 5.0\n", True),
+        ('WAIT_S = 5.0\n"""A tide takes longer."""\n', True),
+        ("HOUR_S = 3600.0\nPORT = 80\nMAX_LABEL = 'max'\nTWICE_S = 2 * HOUR_S\n", True),
+    ],
+)
+def test_a_time_or_limit_says_why(source: Path, text: str, is_explained: bool) -> None:
+    write(source, "rowing.py", text)
+    expected = "" if is_explained else f"{source}/rowing.py:1: say why this time or limit has that value"
+    assert problems(source).strip() == expected
+
+
 def test_locals_are_called_by_what_they_hold(source: Path) -> None:
     write(source, "rowing.py", "class Oar:\n    what = 1\n\ndef row(told):\n    found = told\n    return found\n")
     assert problems(source).splitlines() == [

@@ -23,8 +23,8 @@ from longboat.core.words import counted
 from longboat.engines.engine import Engine
 from longboat.engines.shared.retry_policy import describe
 
-FIRST_LOOK_S = 0.6
-LOOK_S = 1.0
+FIRST_LOOK_S = 0.6  # a run here has started by then
+LOOK_S = 1.0  # while it waits, starts or ends: somebody sits there and reads
 CALM_LOOK_S = 15.0
 """Looks at a run that simply runs come less and less often, down to one in so long."""
 SLOW_START_S = 10.0

@@ -13,10 +13,9 @@ from pathlib import Path
 import click
 
 from longboat.cli.output.terminal import paint
-from longboat.core.errors import EngineError, InternalError, JobError, LongboatError, UsageError
+from longboat.core.errors import INTERRUPTED_EXIT, EngineError, InternalError, JobError, LongboatError, UsageError
 from longboat.core.words import nearest
 
-INTERRUPTED_EXIT = 130
 BROKEN_PIPE_EXIT = 141
 
 

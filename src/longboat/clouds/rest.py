@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 MOST_BYTES = 64 << 20  # the list of all machine types of a region has about 10 MiB
 _MOST_WORDS = 1 << 20  # of an answer that says what went wrong
-TIMEOUT_S = 60.0
+TIMEOUT_S = 60.0  # without a byte; changes are orders, which are answered before they are done
 Body = dict[str, Any]
 
 

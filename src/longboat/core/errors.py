@@ -130,3 +130,6 @@ RUN_HANG_EXIT = 210
 
 RUN_REPLACED_EXIT = 213
 """Only of a launcher's process in a pod: its Job makes another pod in its place."""
+
+INTERRUPTED_EXIT = 130
+"""Ctrl-C ended the command, as a shell has it."""

@@ -23,7 +23,7 @@ NEVER_STARTED = ("setup", "data", "image", "peers")
 
 
 NEVER_RETRIED = ("timeout", "dependency")
-BACKOFF_LIMIT_S = 60.0
+BACKOFF_LIMIT_S = 60.0  # idle GPUs cost more than one more failed start
 
 
 def retry_delay(

@@ -9,10 +9,10 @@ import re
 
 from longboat.core.jobs import Gpus
 
-MAX_BYTES = 2**50
-MAX_DURATION_S = 366 * 86400.0
-MAX_CPUS = 4096
-MAX_GPUS = 1024
+MAX_BYTES = 2**50  # 1 PiB: no machine has as much, and sums stay far below 2**63
+MAX_DURATION_S = 366 * 86400.0  # a year: longer is a mistake of the unit
+MAX_CPUS = 4096  # of one node; no machine has more
+MAX_GPUS = 1024  # of one node; no machine has nearly as many
 
 QUANTITY = "a size such as 16Gi, 16GB, 512M or a number of bytes"
 DURATION = "a duration such as 90, 90s, 15m, 2h, 1d or 1h30m"

@@ -32,7 +32,7 @@ Object = Mapping[str, Any]
 GONE = "[redacted]"
 SHORTEST = 6
 """Shorter values are words of every text: 1, true, eth0."""
-MOST_EVENTS = 500
+MOST_EVENTS = 500  # the newest: a crash loop of a large cluster makes thousands of the same
 LABELS = ("kubernetes.io/", "nvidia.com/", "amd.com/", "longboat.dev/", "cloud.google.com/", "karpenter.", "eks.")
 _SECRET_NAME = re.compile(r"token|secret|passw|credential|api_?key|private|access_?key|auth", re.IGNORECASE)
 _PATTERNS = (

@@ -33,8 +33,8 @@ connection that died is noticed and opened anew before anybody calls the copy ol
 UNHEALTHY_S = 300.0
 """A copy that is older fails its process's liveness probe. An API server that restarts is away for less; what a restart
 of the process may mend (a token, a plugin, memory) is not waited for longer."""
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 10.0
+FIRST_PAUSE_S = 0.1  # a watch that ended as watches do is opened anew at once
+LONGEST_PAUSE_S = 10.0  # an API server that is away is asked gently, and missed for ten seconds at most
 NOT_SERVED_PAUSE_S = 60.0
 """The longest for a kind that the cluster does not serve: somebody may install it some day."""
 LONGEST_LINE = 64 << 20

@@ -23,7 +23,7 @@ elif __package__ == "longboat":  # of a rank: the package itself is `trainer`
 else:
     from . import trainer
 
-_LOOK_S = 0.5
+_LOOK_S = 0.5  # a checkpoint takes longer to write, and a look is one `stat`
 _MARKER_MAX = 1 << 16
 """Bytes of a marker that make its digest, as in `storage.fences`."""
 _followed: dict[int, str] = {}  # of each step that came last, the digest of its marker

@@ -30,7 +30,7 @@ LEFTOVERS_S = 1.0
 """Between SIGTERM and SIGKILL for what ranks leave behind: their own grace is over."""
 FULL_DISK_S = 60.0
 """A full disk may be cleared by hand or by others; the end of the node does not wait longer for it."""
-RETRY_S = 0.5
+RETRY_S = 0.5  # one write each time; what frees a disk takes seconds
 UNKILLABLE_S = 30.0
 """SIGKILL works at once but for processes that hang in the kernel, on a dead mount or driver."""
 EVALUATORS = ("evaluator", "eval")

@@ -23,7 +23,7 @@ else:
 
 _DONE = ".done-"
 _FAILED = ".failed"
-_LOOK_S = 0.02
+_LOOK_S = 0.02  # all ranks stand still until the last part is there
 _PATIENCE_S = 3600.0
 """A rank with the largest part of a checkpoint of many terabytes, on a slow storage. One that has died ends the whole
 gang long before."""

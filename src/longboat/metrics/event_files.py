@@ -25,7 +25,7 @@ _TAIL = 4
 _MASK_DELTA = 0xA282EAD8
 _FLOAT, _DOUBLE, _HALF = 1, 2, 19  # of TensorFlow's DataType
 _INTS = (3, 4, 5, 6, 9, 17, 22, 23)
-_STEP_MAX = 1 << 62
+_STEP_MAX = 1 << 62  # beyond any step; damaged files hold wild numbers
 
 _table: list[int] = []
 

@@ -27,7 +27,7 @@ STARVED_STEPS = 50
 DATA_METRIC = "data_s"
 DATA_SHARE = 0.3
 """Loaders that are a little late now and then cost less than the work on them would."""
-MOST_NAMED = 4
+MOST_NAMED = 4  # in one sentence; `status` shows every rank
 
 
 def with_figures(run: RunStatus, now: float) -> RunStatus:

@@ -12,7 +12,7 @@ from longboat.core.runs import RankUsage, RunStatus
 from longboat.metrics.values import GpuUse
 
 MOST_NUMBER = 1 << 62  # a number that can be computed with and shown
-MOST_GPUS, MOST_NAMES, MOST_TEXT = 64, 100, 120
+MOST_GPUS, MOST_NAMES, MOST_TEXT = 64, 100, 120  # of one launcher's answer, which is anybody's word
 
 
 def usage_of(raw: object) -> RankUsage:

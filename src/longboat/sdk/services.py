@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from longboat.serving.requests import Services
 
 
-MOST_EVENTS = 10
+MOST_EVENTS = 10  # the latest, of a service that does not get ready: what it meets repeats itself
 
 
 def services_of(engine: Engine, notice: Callable[[str], None]) -> Services:

@@ -23,13 +23,13 @@ MOST_ANSWER = 16 << 20
 """Bytes of an answer that are read and compared."""
 
 
-def check_answers(host: str, port: int, path: str | None, timeout_s: float = PROBE_S) -> str | None:
+def check_answers(host: str, port: int, path: str | None) -> str | None:
     """Why the replica may not be asked; None: it may. Without a path: whether it accepts connections."""
     try:
         if path is None:
-            socket.create_connection((host, port), timeout_s).close()
+            socket.create_connection((host, port), PROBE_S).close()
             return None
-        status, _ = _request(host, port, "GET", path, None, timeout_s)
+        status, _ = _request(host, port, "GET", path, None, PROBE_S)
     except (OSError, http.client.HTTPException) as error:
         return reason_of(error, port)
     return None if 200 <= status < 400 else f"{path} answers {status}"

@@ -8,10 +8,9 @@ from typing import Protocol
 from longboat.core.errors import UsageError
 from longboat.core.jobs import Command, Serve, Value
 from longboat.core.runs import LogLine, LogQuery
-from longboat.engines.shared.home import check_run_id
+from longboat.engines.shared.home import STEM_LIMIT, check_run_id
 from longboat.serving.service_status import ServiceStatus
 
-NAME_LIMIT = 32
 """Leaves room for the number of a replica in a run's name."""
 
 
@@ -32,13 +31,13 @@ class ServiceRequest(Value, frozen=True):
 
     @property
     def service_name(self) -> str:
-        return self.name or self.run[:NAME_LIMIT].rstrip("-")
+        return self.name or self.run[:STEM_LIMIT].rstrip("-")
 
     def check_name(self) -> None:
         check_run_id(self.service_name)
-        if len(self.service_name) > NAME_LIMIT:
+        if len(self.service_name) > STEM_LIMIT:
             raise UsageError(
-                f"{self.service_name!r} is too long for a service", hint=f"--name, at most {NAME_LIMIT} characters"
+                f"{self.service_name!r} is too long for a service", hint=f"--name, at most {STEM_LIMIT} characters"
             )
 
 

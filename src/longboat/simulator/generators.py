@@ -17,7 +17,7 @@ from longboat.simulator.traces import Trace, TraceJob, trace_of
 START = 1_506_816_000.0  # 2017-10-01 00:00 UTC
 HOUR, DAY = 3600.0, 86400.0
 PHILLY_JOBS = 82_247  # in the published trace, those with GPUs
-PHILLY_SPAN_S = 80 * DAY
+PHILLY_SPAN_S = 80 * DAY  # in which so many jobs came: the load, however few of them are made
 
 # GPUs, share of jobs, median duration, mean duration; durations are log-normal.
 PHILLY_MIX = (
@@ -28,7 +28,7 @@ PHILLY_MIX = (
     (16, 0.0026, 52_548.0, 126_997.0),
     (32, 0.0009, 14_262.0, 29_920.0),
 )
-LONGEST_S = 40 * DAY
+LONGEST_S = 40 * DAY  # half of that: a log-normal tail has no end
 
 
 def _lasts(chance: random.Random, median: float, mean: float) -> float:
@@ -114,7 +114,7 @@ def waves(chance: random.Random, jobs: int) -> list[TraceJob]:
 
 # Durations of the Philly trace, with more of the large jobs: of 72 jobs it would have one.
 TEAM_MIX = ((1, 60), (2, 12), (4, 10), (8, 12), (16, 5), (32, 1))
-TEAM_LONGEST_S = 4 * HOUR
+TEAM_LONGEST_S = 4 * HOUR  # of an afternoon
 
 
 def _of_a_team(chance: random.Random, number: int, moment: float) -> TraceJob:

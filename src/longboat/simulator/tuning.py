@@ -13,7 +13,7 @@ from longboat.simulator.results import PolicyFigures
 from longboat.simulator.traces import Trace
 from longboat.simulator.world import USUAL, Conditions
 
-IDLE_S = (0.0, 60.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
+IDLE_S = (0.0, 60.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)  # what is tried: from at once to an hour
 SPARE = (0, 1, 2)
 
 

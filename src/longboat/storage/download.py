@@ -54,19 +54,17 @@ def fetch(
     return download.tag
 
 
-def current_tag(
-    url: str, *, transfer: Transfer = DEFAULT_TRANSFER, environment: Mapping[str, str] | None = None
-) -> str | None:
+def current_tag(url: str, *, environment: Mapping[str, str]) -> str | None:
     """What the source calls its content now, as `fetch` answers; nothing is read of it. Raises EngineError."""
     check_url(url)
     if urllib.parse.urlsplit(url).scheme == "file":
         return _local_tag(url)
-    source = _source(url, transfer, environment)
+    source, timeout_s = _source(url, DEFAULT_TRANSFER, environment), DEFAULT_TRANSFER.timeout_s
     try:
-        with source.open(0, None, transfer.timeout_s) as response:
+        with source.open(0, None, timeout_s) as response:
             return tag_of(response)
     except BROKEN as error:
-        raise EngineError(f"{source.shown}: cannot be asked: {reason_of(error, transfer.timeout_s)}") from None
+        raise EngineError(f"{source.shown}: cannot be asked: {reason_of(error, timeout_s)}") from None
 
 
 def _local_tag(url: str) -> str | None:

@@ -78,19 +78,13 @@ def _check_room(where: ObjectUrl, parts: str, total: int) -> None:
         raise no_room(str(where), total, free)
 
 
-def fetch_named(
-    where: ObjectUrl,
-    names: Sequence[str],
-    folder: str,
-    environment: Mapping[str, str],
-    transfer: Transfer = DEFAULT_TRANSFER,
-) -> None:
+def fetch_named(where: ObjectUrl, names: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
     """Bring the objects of these names below `where` into the files 0, 1, ... of the folder. Raises EngineError."""
-    store = open_store(where, environment, transfer)
+    store = open_store(where, environment, DEFAULT_TRANSFER)
 
     def fetch(number: int) -> None:
         source = ObjectSource(store, where.key + names[number])
-        Download(source, f"{folder}/{number}", transfer).run()
+        Download(source, f"{folder}/{number}", DEFAULT_TRANSFER).run()
 
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         for _ in pool.map(fetch, range(len(names))):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CHUNK = 1 << 18
 WORTH_RETRYING = (408, 425, 429, 500, 502, 503, 504)
 BROKEN = (urllib.error.URLError, http.client.HTTPException, socket.timeout, ConnectionError, TimeoutError)
-LONGEST_PAUSE_S = 30.0
+LONGEST_PAUSE_S = 30.0  # between attempts: a store that comes back is used within half a minute
 SYNC_BYTES = 64 << 20
 """How much may have to be fetched again after a power loss. A disk writes it in well under a second."""
 _MOST_CONNECTIONS = 1000

@@ -26,11 +26,10 @@ from longboat.engines.shared.files import (
     try_lock,
     write_value,
 )
-from longboat.engines.shared.home import Home, check_run_id
+from longboat.engines.shared.home import STEM_LIMIT, Home, check_run_id
 from longboat.engines.shared.stop_request import StopRequest
 from longboat.sweeps.trials import SweepState
 
-NAME_LIMIT = 32
 """A trial's run is called NAME-t10000, and the name of a run has 40 characters."""
 
 
@@ -63,9 +62,9 @@ def needs_submitter(record: SweepRecord) -> bool:
 
 def check_sweep_name(name: str) -> None:
     check_run_id(name)
-    if len(name) > NAME_LIMIT:
+    if len(name) > STEM_LIMIT:
         raise UsageError(
-            f"{name!r} is too long for a sweep: {len(name)} characters", hint=f"-n NAME, at most {NAME_LIMIT}"
+            f"{name!r} is too long for a sweep: {len(name)} characters", hint=f"-n NAME, at most {STEM_LIMIT}"
         )
 
 

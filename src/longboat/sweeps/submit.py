@@ -16,10 +16,10 @@ from longboat.engines.engine import Engine, Submission
 from longboat.engines.lifecycle.resubmission import SubmissionNote, forget_submission, note_submission
 from longboat.engines.refusals import changed_fields
 from longboat.engines.shared.code_snapshot import snapshot_of, with_absolute_secrets
-from longboat.engines.shared.home import Home, current_user, numbered_names
+from longboat.engines.shared.home import STEM_LIMIT, Home, current_user, numbered_names
 from longboat.engines.shared.secret_urls import redacted_job
 from longboat.sweeps.drive import first_trial, submission_of
-from longboat.sweeps.record import NAME_LIMIT, SweepFolder, SweepRecord, check_sweep_name, kept_variables
+from longboat.sweeps.record import SweepFolder, SweepRecord, check_sweep_name, kept_variables
 
 
 class Place(Value, frozen=True):
@@ -131,8 +131,8 @@ def _free_name(home: Home, engine: Engine, job: str) -> str:
     runs = {run.name for run in engine.list()}
     return next(
         name
-        for name in numbered_names(job[:NAME_LIMIT].rstrip("-"))
-        if len(name) <= NAME_LIMIT and not SweepFolder(home, name).exists() and not _of_sweep(name, runs)
+        for name in numbered_names(job[:STEM_LIMIT].rstrip("-"))
+        if len(name) <= STEM_LIMIT and not SweepFolder(home, name).exists() and not _of_sweep(name, runs)
     )
 
 

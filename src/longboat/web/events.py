@@ -19,7 +19,7 @@ import msgspec
 
 from longboat.core.times import format_time
 
-MOST_EVENTS = 2048
+MOST_EVENTS = 2048  # of the history; `MOST_BYTES` bounds it where they are large
 MOST_BYTES = 16 << 20
 """Of the history. What is older is in `/api/runs`, which a reader loads again then."""
 HEARTBEAT_S = 5.0

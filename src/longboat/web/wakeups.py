@@ -12,7 +12,7 @@ import msgspec
 from longboat.core.runs import RunStatus
 from longboat.engines.engine import Engine
 from longboat.engines.kubernetes.engine import KubernetesEngine
-from longboat.engines.kubernetes.reconcile.listing import OURS
+from longboat.engines.kubernetes.names import OURS
 from longboat.engines.kubernetes.record_store import RUN_RECORDS
 from longboat.kubeapi.kinds import CONFIG_MAP, POD
 from longboat.kubeapi.watch import Reflector

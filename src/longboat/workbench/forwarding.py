@@ -23,7 +23,7 @@ from longboat.workbench.ports import listen, listen_near
 
 RETRY_S = 30.0
 """For so long a connection waits for the cluster: an API server that restarts is back by then."""
-FIRST_PAUSE_S, PAUSE_S = 0.2, 2.0
+FIRST_PAUSE_S, PAUSE_S = 0.2, 2.0  # a page that loads is not kept waiting; an API server that is away is asked gently
 BLOCK = 1 << 15  # as much as the kubelet sends at once
 MOST_CONNECTIONS = 64
 """A page opens a dozen; more wait their turn, so that nothing here floods an API server."""

@@ -14,7 +14,6 @@ KIND_LABEL = "longboat.dev/workbench"
 """Label of a run that is a board, a notebook or a shell."""
 START = 'exec python3 -I -S "$LONGBOAT_LAUNCHER" --workbench'
 OPEN = "--open"
-NAME_LIMIT = 32  # of a job's name, which leaves room for -2, -3, ... within a run's 40
 STORED_RUNS = "/longboat/storage/longboat"
 """Where pods see the folders of all runs that share their storage."""
 

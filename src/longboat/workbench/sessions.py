@@ -23,7 +23,7 @@ from longboat.workbench.jobs import KIND_LABEL
 FILE = "workbench/session.json"
 FIRST_LOOK_S, LOOK_S = 0.05, 0.5
 """A board is up in a second; a pod, an image, a queue take longer, and each look costs an API server something."""
-MOST_BYTES = 1 << 16
+MOST_BYTES = 1 << 16  # of a session's file: some hundred bytes, which whoever runs there can write
 SAID = b"longboat: "
 
 

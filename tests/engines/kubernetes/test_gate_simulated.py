@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.gate.decide import GATE_S, Admission, ClusterUsage, GateCandidate, decide_gate
+from longboat.engines.kubernetes.gate.decide import Admission, ClusterUsage, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.node_usage import observe_room
 from longboat.engines.kubernetes.slim_objects import SlimPod
 from longboat.fitting.model.pods import pod_of
@@ -22,6 +22,8 @@ from longboat.kubeapi.leases import GATE, Lease
 from testbed import api, stages
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak]
+
+GATE_S = 120.0
 
 GPU = "nvidia.com/gpu"
 RUN, INDEX = "longboat.dev/run", "batch.kubernetes.io/job-completion-index"
@@ -80,6 +82,7 @@ class Gang:
             created=float(self.number),
             pods=self.pods,
             let_in=self.let_in,
+            gate_s=GATE_S,
             tries=self.tries,
             not_before=self.not_before,
             placed=placed,

@@ -23,8 +23,8 @@ from longboat.core.jobs import Value
 from longboat.core.times import format_time
 
 IN_ALL_ZONES: tuple[FailureKind, ...] = ("quota", "auth", "not-found")
-OTHER_S = 60.0
-THROTTLE_S, THROTTLE_MAX_S, THROTTLE_SPREAD = 1.0, 120.0, 0.5
+OTHER_S = 60.0  # nobody knows what was wrong: sooner than where machines are known to be sold out
+THROTTLE_S, THROTTLE_MAX_S, THROTTLE_SPREAD = 1.0, 120.0, 0.5  # clouds refill a budget of requests by the second
 PATIENT_S = 30.0
 """So long an order is put off rather than given to another pool."""
 MOST_SAID = 200  # clouds answer with pages; the first words name the cause

@@ -12,7 +12,7 @@ from longboat.autoscaler.model.provider_settings import ProviderSettings
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, FailureKind, Pool, ProviderFailure
 from longboat.core.jobs import Value
 
-INTERVAL_S = 10.0
+INTERVAL_S = 10.0  # watches tell of the cluster at once; only providers' lists have to be asked for
 LEAST_S = 2.0
 """A machine takes minutes to come, and changes come in bursts: what came meanwhile is decided together."""
 SETTLE_S = 15.0

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 MOST_SAID = 20
 """Objects named one by one: somebody may make thousands of a kind."""
-MOST_TEXT = 300
+MOST_TEXT = 300  # of a message: its first words name the field, and the rest may be anybody's
 
 
 class OddObjects:

@@ -32,7 +32,7 @@ from longboat.core.jobs import Command, Value
 from longboat.core.words import counted
 from longboat.fitting.model.quantities import show_number
 
-MOST_BYTES = 16 << 20
+MOST_BYTES = 16 << 20  # of an answer: 300 bytes for each of `MOST_MACHINES`
 MOST_MACHINES = 50_000
 """Ten times the nodes that Kubernetes is made for: more is a mistake of the command."""
 LONGEST = 1024

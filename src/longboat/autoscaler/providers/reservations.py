@@ -11,7 +11,7 @@ _REST = 0.02
 """Of the first 4 GiB, the next 4 and so on: what GKE reserves, and AKS before 1.29."""
 _CPU_SHARES = (0.06, 0.01, 0.005, 0.005)
 _CPU_REST = 0.0025
-"""Of each of the first four processors, and of every other one: what GKE reserves."""
+"""Of each of the first four processors, and of every other one: what GKE and EKS's images reserve."""
 
 
 def reserved_cpus(cpus: int) -> float:

@@ -27,11 +27,15 @@ _CHOSEN = "longboat.place"
 _TAKE_SEVERAL = ("run", "ps", "gpus", "cost")
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Store the option in the context, where `open_engine` reads it; commands take no parameter for it."""
-    if param.name == "context":
-        named_context(ctx, param, value)
-    ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
+def stored_in(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    """Callback of options that are stored in the context, where the command's own code reads them."""
+
+    def store(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if param.name == "context":
+            named_context(ctx, param, value)
+        ctx.meta.setdefault(key, {})[param.name] = value
+
+    return store
 
 
 def named_context(_ctx: click.Context, _param: click.Parameter, value: T) -> T:
@@ -42,7 +46,7 @@ def named_context(_ctx: click.Context, _param: click.Parameter, value: T) -> T:
 
 
 def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
-    return click.option(*names, expose_value=False, callback=_keep, **attributes)
+    return click.option(*names, expose_value=False, callback=stored_in(_CHOSEN), **attributes)
 
 
 def complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:

@@ -13,7 +13,6 @@ from longboat.core.words import nearest
 from longboat.specs.yaml.mapping_file import STDIN
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json")
-NAME_LIMIT = 32  # leaves room for -2, -3, ... within a run's 40
 
 
 class RunTarget(NamedTuple):
@@ -158,5 +157,7 @@ def is_too_wide(folder: Path, home: Path) -> bool:
 
 def name_from(text: str) -> str:
     """Derive a run's name from a file or program: a-z, 0-9 and '-', beginning with a letter."""
+    from longboat.engines.shared.home import STEM_LIMIT
+
     words = re.sub(r"[^a-z0-9]+", "-", os.path.basename(text).lower()).lstrip("-0123456789")
-    return words[:NAME_LIMIT].strip("-") or "run"
+    return words[:STEM_LIMIT].strip("-") or "run"

@@ -12,12 +12,11 @@ import msgspec
 
 from longboat.cli.output.tables import cut, paint_phase, show_cell, table
 from longboat.cli.output.terminal import clean, is_terminal, paint, say
-from longboat.core.errors import EngineError, UsageError
+from longboat.core.errors import INTERRUPTED_EXIT, EngineError, UsageError
 from longboat.core.runs import RunStatus
 
 LOOK_S = 2.0
 """A list costs the embedded engine a few files for each run, and a cluster a few requests."""
-INTERRUPTED_EXIT = 130
 HOME_AND_CLEAR = "\033[H\033[J"
 CLEAR_ALL = "\033[H\033[2J"
 WIDTHS = (24, 10, 5, 4, 6, 6, 4)

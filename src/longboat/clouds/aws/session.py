@@ -13,8 +13,8 @@ from longboat.clouds.aws.errors import answer_error, local_error
 from longboat.core.errors import EngineError
 
 _ATTEMPTS = 6  # standard mode waits up to 20 s between them: a burst of throttling passes
-_CONNECT_S = 10.0
-_READ_S = 60.0
+_CONNECT_S = 10.0  # an endpoint that takes longer is not reached from here
+_READ_S = 60.0  # the largest lists take some seconds; botocore's own limit too
 
 
 class NoSuchResource(Exception):

@@ -27,7 +27,7 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
 NO_LIBRARY = "NoLibrary"
 NO_CREDENTIALS = "NoCredentials"
-_MOST_PAGES = 1000
+_MOST_PAGES = 1000  # of up to 500 items each; a list that goes on for ever ends here
 _LIFE_S = 600.0  # of a token that does not say it
 
 

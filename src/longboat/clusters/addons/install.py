@@ -17,7 +17,7 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import kind_of
 
 READY_S = 300.0  # images are pulled for the first time, and JobSet and Kueue make certificates, a minute or two
-_LOOK_S = 0.5
+_LOOK_S = 0.5  # one request; add-ons take seconds to become ready
 
 Say = Callable[[str], None]
 
@@ -57,7 +57,7 @@ def plan_addons(client: Client, inputs: AddonInputs) -> Iterator[AddonPlan | Add
             yield _failure(name, error)
 
 
-def install_addons(client: Client, inputs: AddonInputs, say: Say, *, timeout_s: float = READY_S) -> AddonResult:
+def install_addons(client: Client, inputs: AddonInputs, say: Say) -> AddonResult:
     """All are applied before one is waited for: their images are pulled side by side."""
     begun: list[AddonPlan] = []
     failures: list[AddonFailure] = []
@@ -71,7 +71,7 @@ def install_addons(client: Client, inputs: AddonInputs, say: Say, *, timeout_s: 
             begun.append(plan)
             if plan.state in ("omitted", "foreign"):
                 say(f"longboat: {plan.line}")
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + READY_S
     for plan in begun:
         try:
             _finish(client, plan, say, deadline)

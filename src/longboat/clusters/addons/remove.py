@@ -41,7 +41,7 @@ from longboat.kubeapi.kinds import (
 )
 
 GONE_S = 120.0  # pods have 30 s of grace, a namespace goes after its last pod, and nodes may be slow
-_LOOK_S = 0.2
+_LOOK_S = 0.2  # one request; most objects are gone at the second look
 MOST_SHOWN = 20  # of volumes: more are a matter for kubectl get pv
 
 Say = Callable[[str], None]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from longboat.clusters.hosts.connection import CommandFailed, HostUnreachable
 
 ANSWER_S = 300.0  # an API server that its kubelet starts anew, with cold caches
-_LOOK_S = 2.0
+_LOOK_S = 2.0  # a restarted API server answers again after ten seconds or more
 # Answers, and none that changes: of the API server about an object, or of a program that kubectl ran in a container.
 _FINAL = re.compile(r"Error from server \((NotFound|AlreadyExists|Invalid)\)|command terminated with exit code")
 

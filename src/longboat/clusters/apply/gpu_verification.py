@@ -30,7 +30,7 @@ from longboat.core.jobs import Value
 
 OFFERED_S = 300.0  # the plugin's image is pulled for the first time
 POD_S = 180.0  # its image is there; a busy node starts a pod late
-LOOK_S = 1.0
+LOOK_S = 1.0  # one request; a plugin and a pod take seconds
 NAMESPACE = "kube-system"
 STEP = "gpus"
 _PLUGIN = "app.kubernetes.io/name=nvidia-device-plugin"

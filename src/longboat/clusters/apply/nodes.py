@@ -22,7 +22,7 @@ from longboat.clusters.plan.node_settings import ANNOTATION
 from longboat.clusters.plan.upgrade_plan import ANNOTATION as UPGRADING
 from longboat.core.errors import EngineError
 
-_LOOK_S = 1.0
+_LOOK_S = 1.0  # one kubectl on a control plane; a node becomes ready within seconds
 _MOST_BYTES = 256 << 20
 """Of a list: past ten thousand nodes. What unpacks to more was not printed by kubectl."""
 

@@ -9,7 +9,7 @@ from longboat.clusters.hosts.connection import HostConnection, HostUnreachable, 
 from longboat.core.errors import EngineError
 
 RESTART_S = 900.0  # servers with much memory test it for minutes before they boot
-_LOOK_S = 2.0
+_LOOK_S = 2.0  # a login each time, and a machine takes half a minute at least
 _BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 # By a timer of systemd's: the script itself has ended by then, and its connection with it.
 _RESTART = "systemd-run -q --on-active=1 --timer-property=AccuracySec=100ms systemctl reboot"

@@ -18,9 +18,9 @@ from longboat.kubeapi.kinds import JOB, NODE, POD
 
 GPU = "nvidia.com/gpu"
 READY_S = 600.0  # the driver's image is large, and the device plugin starts after the node is ready
-LOOK_S = 1.0
+LOOK_S = 1.0  # one request; nodes and pods take seconds
 CONTAINER = "nvidia-smi"
-MOST_LOG = 65536
+MOST_LOG = 65536  # nvidia-smi prints a table of some KiB
 IMAGE = "ubuntu:24.04"
 """Small, and without any library of NVIDIA: what it shows comes from the node."""
 

@@ -14,7 +14,7 @@ from longboat.kubeapi.kinds import INGRESS, SERVICE
 
 Say = Callable[[str], None]
 GIVEN_BACK_S = 300.0  # a cloud takes a minute or two for one
-_LOOK_S = 2.0
+_LOOK_S = 2.0  # one request; a cloud takes a minute or two
 
 
 def holders(client: Client) -> list[tuple[str, str, str]]:

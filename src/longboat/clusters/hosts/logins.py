@@ -28,7 +28,7 @@ AT_ONCE = 8
 """sshd drops logins beyond 10 that are not finished yet (MaxStartups), and one bastion may carry all of ours."""
 RETRY_S = 60.0
 """How long a server may drop us: others log in there too, and each gets his turn within seconds."""
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 8.0
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 8.0  # doubling: the server is busy with others' logins
 LOGIN_S = 30.0
 """From the first packet to the end of the login: asyncssh has one limit for both. A busy host, or one that looks up
 our name in a DNS without an answer, takes 10 to 20 s.

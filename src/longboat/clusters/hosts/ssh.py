@@ -26,8 +26,8 @@ SESSIONS = 8
 """sshd allows 10 on one connection (MaxSessions); two are left for ending scripts."""
 DRAIN_S = 2.0
 """A daemon that the script started may keep its output open for ever."""
-OPEN_S = 30.0
-KILL_S = 10.0
+OPEN_S = 30.0  # a login and a channel; sshd itself gives up on a login after 120 s
+KILL_S = 10.0  # a short script that sends a signal, on a connection that is there
 # A second line of defence: each step inside the event loop has a limit of its own.
 SLACK_S = OPEN_S + KILL_S + 15.0
 LOGIN_LIMIT_S = RETRY_S + 6 * LOGIN_S  # also for a bastion, and for a slot

@@ -28,7 +28,7 @@ TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 FIRST_TURING = 0x1E00
 """PCI devices from here on are of the architecture Turing or later, which the open kernel modules need."""
 INSTALL_S = 1800.0  # the driver is half a gigabyte, and its kernel modules are compiled
-RESTART_S = 120.0
+RESTART_S = 120.0  # of the check afterwards: modprobe and nvidia-smi take a minute with eight GPUs at most
 _FEW = r"[A-Za-z0-9._+~-]{1,128}"
 
 _INITRAMFS = """

@@ -11,7 +11,7 @@ from longboat.fitting.model.quantities import amount
 
 SLOW_S = 1.0
 """A list takes several such round trips, a submission about twenty."""
-SOON_S = 14 * 86400.0
+SOON_S = 14 * 86400.0  # two weeks: time to ask somebody for new credentials before a long training needs them
 FULL = 0.9
 """Share of a quota from which on the next run may not fit."""
 _SHOWN = 3

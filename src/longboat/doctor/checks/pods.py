@@ -8,14 +8,14 @@ from longboat.doctor.facts import NETWORK_PROBE, TRAIN_PROBE, NotSeen, Seen
 from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
 from longboat.doctor.probes.outcomes import PodOutcome, PodReport
 
-OLDEST_PYTHON = (3, 8)
-SLOW_START_S = 30.0
+OLDEST_PYTHON = (3, 8)  # that the launcher runs on
+SLOW_START_S = 30.0  # the image is small: a second, some more where it is pulled
 SLOW_DNS_S = 1.0
 """One lost packet: resolvers ask again after a second or more."""
 LEAST_SHM = 32 << 20
 """The probe asks for 64 MiB; a run asks for what its job needs, in the same way."""
-CLOCK_S = 5.0
-LEAST_FILES = 4096
+CLOCK_S = 5.0  # a busy API server's answer may be a second or two old
+LEAST_FILES = 4096  # loaders' workers and NCCL's peers hold some each: the usual 1,024 are too few
 LEAST_MEMLOCK = 64 << 20
 """RDMA registers memory: with less, NCCL over InfiniBand fails with `ibv_reg_mr`."""
 _HINTS = {

@@ -20,7 +20,7 @@ from longboat.kubeapi.connection import dialing
 from longboat.kubeapi.kubeconfig import ClusterAccess
 
 ASKED = 3  # the first request also makes the connection
-HANDSHAKE_S = 10.0
+HANDSHAKE_S = 10.0  # as for other connections to an API server (`kubeapi.connection.dialing`)
 
 
 def client_facts(access: ClusterAccess, environment: Mapping[str, str]) -> ClientFacts:

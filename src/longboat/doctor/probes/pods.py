@@ -25,6 +25,7 @@ from longboat.doctor.probes import pod_program
 from longboat.doctor.probes.outcomes import PodOutcome
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.exec.helper_pod import HelperMounts, pod_spec
+from longboat.engines.kubernetes.exec.pod_exec import PYTHON_START
 from longboat.engines.kubernetes.explain.containers import IMAGE_REASONS, pull_trouble
 from longboat.engines.kubernetes.manifests.overlay import overlaid
 from longboat.engines.kubernetes.observe.termination import container_of
@@ -47,10 +48,7 @@ SCHEDULE_S = 30.0
 """For so long nobody may have room for a pod of 50m CPU."""
 GPU_MEMORY = "8Gi"
 """A framework with its context of CUDA takes some GiB."""
-_PAUSE_S = 0.2
-_START = (
-    "import base64,sys,zlib;exec(zlib.decompress(base64.urlsafe_b64decode(sys.argv.pop(1))),{'__name__':'__main__'})"
-)
+_PAUSE_S = 0.2  # between looks at a pod that takes a second or two
 
 
 class PodSettings(Value, frozen=True):
@@ -127,7 +125,7 @@ class ProbePods:
         )
         security = "restricted" if self.settings.security == "restricted" else "baseline"
         spec = pod_spec(self.settings.image, security, with_shm)  # type: ignore[arg-type]
-        spec["containers"][0]["command"] = ["python3", "-I", "-c", _START, packed_program(), *arguments]
+        spec["containers"][0]["command"] = ["python3", "-I", "-c", PYTHON_START, packed_program(), *arguments]
         # The others avoid the node of the one that answers, so that the way between nodes is tried where there are two.
         answering = {"labelSelector": {"matchLabels": {**self.labels, ROLE: "serve"}}}
         term = {**answering, "topologyKey": "kubernetes.io/hostname"}

@@ -16,7 +16,7 @@ from longboat.engines.kubernetes.records import Storage
 from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
 from longboat.kubeapi.kinds import PVC
 
-BANDWIDTH_S = 5.0
+BANDWIDTH_S = 5.0  # TCP is at full speed after a second; longer would only load the network
 STREAMS = 4  # one connection does not fill a fast line
 NO_CLASS = StorageProbe(
     skipped="there is no default storage class, and no storage is set",

@@ -16,10 +16,11 @@ from longboat.core.jobs import Job
 from longboat.engines.kubernetes.records import WorkloadKind
 from longboat.engines.shared.home import check_run_id as check_run_id
 
-LABEL_LIMIT = 63
+LABEL_LIMIT = 63  # of a label's value, and of a DNS label, as Kubernetes has it
 
 DOMAIN = "longboat.dev"
 MANAGED_BY = "app.kubernetes.io/managed-by"
+OURS = f"{MANAGED_BY}=longboat"
 RUN = f"{DOMAIN}/run"
 ROLE = f"{DOMAIN}/role"
 ATTEMPT = f"{DOMAIN}/attempt"

@@ -40,7 +40,7 @@ MOST_ATTEMPTS = 1_000_000
 """Attempts that a state may speak of; a run that fails at once every second has as many after eleven days."""
 MOST_GRACE_S = 1e7
 """Seconds, four months: no pod has a longer one."""
-MOST_MOMENT = 1e12
+MOST_MOMENT = 1e12  # seconds since the epoch: far beyond any clock, and no overflow where it is shown
 MOST_STATE = 640 << 10
 """Bytes of a state. A ConfigMap holds a MiB, the record with the job included."""
 MOST_OLD_MESSAGE = 100

@@ -31,8 +31,8 @@ from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, plain
 
 FILE = "config.yaml"
-DEFAULT_GATE_S = 300.0
-DEFAULT_NODE_LOST_S = 60.0
+DEFAULT_GATE_S = 300.0  # the scheduler takes seconds, a node that is still booting some minutes
+DEFAULT_NODE_LOST_S = 60.0  # kubelets renew their Lease every 10 s, and are back within a minute after a restart
 DEFAULT_LOG_WAIT_S = 120.0
 """At 10 MB/s, a usual line to a cluster, a reader catches up with 1.2 GB meanwhile; longer than that, idle GPUs cost
 more than the last lines of a log that nobody stored are worth."""

@@ -28,8 +28,8 @@ from longboat.engines.shared.home import Home
 
 TRIES, PAUSE_S = 3, 2.0
 """A server that restarts answers again within seconds; nobody waits for a notice longer."""
-SEND_S, COMMAND_S = 10.0, 60.0
-MOST_REASON = 500
+SEND_S, COMMAND_S = 10.0, 60.0  # for one answer of a server; for a command of the user's, which may send mail
+MOST_REASON = 500  # of a message for a chat; `longboat explain` has the rest
 PATIENCE_S = 3.0
 """So long a command waits to say that a notice was not sent; then the notice is left to a process of its own."""
 KEPT = "noticed"

@@ -8,7 +8,6 @@ knows whether the run had ended long ago. Where the files do not tell how it end
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from longboat.core.runs import Attempt, Failure, Phase
 from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
 from longboat.engines.local.supervise.attempt_files import Heartbeat, is_started, read_ending
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
-from longboat.engines.shared.files import open_lock, read_value, try_lock
+from longboat.engines.shared.files import is_locked, read_value
 from longboat.engines.shared.retry_policy import describe
 
 UNKNOWN = "unknown"
@@ -84,7 +83,7 @@ def rebuilt_state(
     attempts = tuple(_attempt(files, record, known, each) for each in numbers)
     started = known.started or min((each.started for each in attempts if each.started), default=None)
     state = msgspec.structs.replace(known, attempt=number, attempts=attempts, started=started)
-    if not is_alone and _is_supervised(files):
+    if not is_alone and is_locked(files.lock):
         return msgspec.structs.replace(state, phase=_phase(files, number, record), reason=f"{damaged}; the run goes on")
     ended = max((each.ended for each in attempts if each.ended), default=None) or _changed(files.directory)
     phase, exit_code, failure = _ending(files, record, state, damaged)
@@ -148,15 +147,6 @@ def _phase(files: RunFolder, number: int, record: LocalRecord) -> Phase:
     if len(running) == record.job.nodes:
         return "running"
     return "starting" if beats else "pending"
-
-
-def _is_supervised(files: RunFolder) -> bool:
-    """Whether somebody holds the run's lock."""
-    lock = open_lock(files.lock)
-    try:
-        return not try_lock(lock)
-    finally:
-        os.close(lock)
 
 
 def _changed(path: Path) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import NotFound
 from longboat.engines.local.records import LocalRecord, LocalState, RunFolder, at_present
+from longboat.engines.shared.files import is_own_folder
 
 if TYPE_CHECKING:
     from longboat.core.layouts import NodeLayout
@@ -46,11 +47,8 @@ class RunFiles(RunFolder):
         return rebuilt_state(self, self.record(), self.stored_progress(), is_alone=is_alone)
 
     def is_own(self) -> bool:
-        """Whether the caller made this run. Another user's files decide nothing here, also where root can read them."""
-        try:
-            return self.directory.stat().st_uid == os.getuid()
-        except FileNotFoundError:
-            return False
+        """Whether the caller made this run."""
+        return is_own_folder(self.directory)
 
     def _check_there(self) -> None:
         if not self.directory.is_dir():

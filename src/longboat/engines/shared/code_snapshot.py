@@ -31,7 +31,7 @@ STAYS_BEHIND = "stays behind"
 """In a fact of an explanation: a file of the submitter's folder that the run has not."""
 _MOST_LINES = 60
 """Lines of a failure that are looked at: the end of a traceback names what was missing."""
-_MOST_TOLD = 3
+_MOST_TOLD = 3  # files; a program stops at the first one that it misses
 
 
 def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:

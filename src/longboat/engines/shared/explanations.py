@@ -13,7 +13,7 @@ from longboat.core.runs import Attempt, Explanation, Failure, RankReport, RunSta
 from longboat.core.words import counted, listing
 from longboat.engines.shared.advice import ADVICE, next_steps
 
-_SILENT_S = 600.0
+_SILENT_S = 600.0  # ten minutes: evaluations and large checkpoints are over by then
 _LONG = 240
 """Characters of a message in the headline; the lines below it have the rest."""
 

@@ -151,6 +151,23 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock at this moment."""
+    lock = open_lock(path)
+    try:
+        return not try_lock(lock)
+    finally:
+        os.close(lock)
+
+
+def is_own_folder(path: Path) -> bool:
+    """Whether the caller made it. Another user's files decide nothing here, also where root can read them."""
+    try:
+        return path.stat().st_uid == os.getuid()
+    except FileNotFoundError:
+        return False
+
+
 def new_lock(path: Path) -> int:
     """A new lock file, held from the moment on in which it has its name."""
     unnamed = path.with_name(f".{path.name}")

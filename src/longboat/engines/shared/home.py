@@ -12,8 +12,9 @@ from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.engines.shared.files import disk, make_folder
 
 _NAME = lazy_pattern(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-LONGEST_FILE_NAME = 255
+LONGEST_FILE_NAME = 255  # as file systems have it: a longer one cannot be there, and asking for it is an error
 NAME_LIMIT = 40  # leaves room for `-a0-worker-0` in a label of 63 characters
+STEM_LIMIT = 32  # of a name that others are made of: leaves room for `-2`, `-r1-0`, ... within `NAME_LIMIT`
 
 
 class Home:

@@ -36,7 +36,7 @@ MOST_LINE = 64 << 20
 """Bytes of one line. What is longer has lost its newlines, or never had any."""
 SEARCH_S = 5.0
 """Of processor time for the lines of one block in a process of their own; expressions of use take a hundredth."""
-SEARCH_IDLE_S = 2.0
+SEARCH_IDLE_S = 2.0  # blocks of one search follow each other at once; without another one it is over
 _SEARCH_PROGRAM = (
     "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[1:] if root not in sys.path]; "
     "from longboat.engines.shared.logfiles import main; main()"

@@ -16,7 +16,7 @@ from longboat.core.errors import EngineError
 
 Check = Callable[[], str]
 """What is wrong, in one line; empty: all is well."""
-LONGEST = 500
+LONGEST = 500  # of what is wrong: kubelets put it into an event, which holds 1 KiB
 MOST_CONNECTIONS = 32
 """At once, each with a thread. Probes and scrapes are one or two; more are a flood, in which the oldest goes first."""
 

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from longboat.kubeapi.errors import KubeconfigError
 from longboat.kubeapi.kubeconfig import ClusterAccess, pem
 
-CONNECT_S = 10.0
+CONNECT_S = 10.0  # three lost packets are sent again within 7 s; whoever answers later is not there
 QUIET_S = 20
 """After so many seconds of silence the kernel asks the other side whether it is still there, and again every 5 s."""
 DEAD_MS = 30_000

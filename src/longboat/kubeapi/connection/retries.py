@@ -13,7 +13,7 @@ from longboat.kubeapi.errors import BROKEN, LeaseExpired
 
 TOTAL_S = 30.0
 """All attempts at one request together, pauses included."""
-FIRST_S = 0.1
+FIRST_S = 0.1  # a connection that broke is made anew at once
 LONGEST_S = 3.0
 """Between two attempts: from, doubling up to."""
 

@@ -26,7 +26,7 @@ from longboat.kubeapi.kubeconfig import ClusterAccess
 
 IDLE_S = 55.0
 """A connection not used for longer is not used again: load balancers forget silently, the shortest after a minute."""
-MOST_IDLE = 16
+MOST_IDLE = 16  # as many requests as are made side by side where pods are told or read
 UPGRADE_S = 10.0  # all attempts at one upgrade together
 STARTING_S = 10.0
 """A server that refuses our very first connection is waited for as long: an API server that restarts (an upgrade, a

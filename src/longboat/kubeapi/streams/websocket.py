@@ -27,7 +27,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 LARGEST = 16 << 20
 """Of one message, in however many frames. Kubernetes sends at most 32 KiB at once."""
 MOST_PONGS = 64  # answers to pings that wait until something can be sent; the latest are enough
-PING_S = 10.0
+PING_S = 10.0  # load balancers drop what is quiet for a minute
 SILENCE_S = 45.0
 """Every ping is answered: silence for longer means that nobody is there any more."""
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from .membership import Membership
 
-LOCK_RETRY_S = 0.1
-FILES_RETRY_S = 0.05
-DNS_RETRY_S = 0.5
+LOCK_RETRY_S = 0.1  # the attempt before is ending; nobody tells when it has
+FILES_RETRY_S = 0.05  # files of one machine, which come within a tenth of a second
+DNS_RETRY_S = 0.5  # names appear a second after the pod; a cluster's DNS serves all nodes at once
 REPORT_S = 10.0
 """How often it is told whom a node waits for."""
 EXIT_SETUP = EXIT_PEERS = 209

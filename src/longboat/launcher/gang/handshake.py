@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FRAME = struct.Struct(">cI")
 FRAME_MAX = 1 << 20
 """A frame is held in memory whole; the longest that is sent, a report with its stacks, is bounded below this."""
-PROOF_SIZE = 32
+PROOF_SIZE = 32  # bytes of an HMAC with SHA-256
 LINE, MPI = b"line", b"mpi"
 DEADLINE_S = 10.0
 """From the connection to its request. Both are sent at once by a real peer; a busy machine may take seconds."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .channel import Channel, ChannelListener
     from .coordinator import Order
 
-STACKS_MAX = 50_000
+STACKS_MAX = 50_000  # of one rank: some hundred frames; 900 kB are left for the rest of a report
 REPORT_MAX = 900_000
 """A frame holds 1 MiB (`handshake`)."""
 PING_S = 5.0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLLOWING = "following.json"
 """In the node's folder, as in `following`."""
-END_LOOK_S = 0.5
+END_LOOK_S = 0.5  # at the end of the node, which waits for the last checkpoint
 
 
 class Follower(StoreThread):

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-LOOK_S = 2.0
-LONGEST_PAUSE_S = 60.0
+LOOK_S = 2.0  # a look is one listing of a folder, and a checkpoint takes minutes
+LONGEST_PAUSE_S = 60.0  # of a store that is away: more would lose a checkpoint that could be sent
 LAST_TRIES = 2
 """At the end of the node, of the last checkpoint, where the store refuses it."""
 AWAY_S = 1800.0
 """For so long a store that is away is waited for, before the ranks start and where a checkpoint would go with its pod:
 longer than a restart or a failover takes, shorter than anybody wants to pay for idle GPUs."""
-TURN_S = 0.1
+TURN_S = 0.1  # the loop goes on with signals and peers while the last checkpoint is sent
 LEAST_S = 3.0
 """Who is being stopped has the rest of its grace, and so long at least."""
 EXIT_SETUP = 209

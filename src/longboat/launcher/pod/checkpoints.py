@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-LOOK_S = 30.0
+LOOK_S = 30.0  # storages over the network are asked, and checkpoints come minutes apart
 PAUSES_S = (0.1, 0.4, 1.6)
 """Between tries to read a storage that fails: a server that fails over answers after a second or two."""
 MIRRORED = "mirrored.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TAIL_LINES = 20
+TAIL_LINES = 20  # of the log in a report, where it has no traceback: a screen
 TAIL_BYTES = 256 * 1024
 """Of the log, looked at for the cause: room for the longest traceback that is kept and much noise after it."""
 _LINE_MAX = 2000  # the last line of a traceback; some hold a whole tensor

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-LOOK_S = 0.05
+LOOK_S = 0.05  # a process prints its stacks within milliseconds
 QUIET_S = 0.25
 """Silence after which a process that lives on has told all, where the kernel does not say so."""
 SILENT_S = 2.0

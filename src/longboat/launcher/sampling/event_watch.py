@@ -18,12 +18,12 @@ MOST_ENTRIES, MOST_DEPTH, MOST_FILES = 3000, 6, 32
 """Of one search; working copies may be large."""
 BUDGET_S = 0.01
 """For reading in one turn of five seconds: a fifth of a percent of a core. What is left is read later, and coarsely."""
-LAST_BUDGET_S = 1.0
+LAST_BUDGET_S = 1.0  # once, when the run has ended: nobody notices a second
 LAST_BYTES = 1 << 20
 """At the end of a file that is read whole when the run has ended: the last numbers are those that matter most."""
-MOST_STRIDE = 64
+MOST_STRIDE = 64  # of numbers that come too fast every 64th is kept: curves need no more
 PASSED_OVER = (".git", "__pycache__", "node_modules", "site-packages", ".venv", "venv")
-NAME_LENGTH, MOST_NAMES = 120, 256
+NAME_LENGTH, MOST_NAMES = 120, 256  # of curves: a trainer may write any number, of any length
 
 
 class EventWatch:

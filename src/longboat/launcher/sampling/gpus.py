@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 LIBRARY = "libnvidia-ml.so.1"
 DEVICES = ("/dev/nvidiactl", "/dev/dxg")
 """The driver's, or that of Windows below Linux: without one there is no GPU."""
-MOST_TEXT = 96
-MOST_GPUS = 64
+MOST_TEXT = 96  # bytes, as nvml.h has it for the longest of its texts
+MOST_GPUS = 64  # of one machine; the largest has 16
 COLUMNS = ("gpu", "gpu_memory", "gpu_memory_total", "gpu_power", "gpu_temperature", "gpu_throttle")
 """Percent, bytes, bytes, watts, degrees Celsius, share of the time (0 to 1) in which the GPU slowed itself down."""
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..ranks.ranks import Rank
 
-EVERY_S = 5.0
+EVERY_S = 5.0  # curves of hours need no more, and a sample takes milliseconds
 IDLE_PERCENT = 5.0
 """A GPU below this computes nothing: a desktop or a monitor may use that much."""
 RECENT = 12

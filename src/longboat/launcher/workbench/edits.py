@@ -26,7 +26,7 @@ SAVE_S = 3.0
 ASKED_S = 10.0  # for one who asks; he brings back what there is, then
 LARGEST = 64 << 20
 """A larger file is data or a checkpoint, which belong into a volume or the checkpoints' folder."""
-MOST_FILES = 20_000
+MOST_FILES = 20_000  # of a folder: more are data, and all of them are looked at whenever somebody saves
 MOST_WATCHED = 2_000
 """Files whose times are looked at every few seconds to see whether somebody saves: it may be a whole home folder."""
 SKIPPED = (".git", "__pycache__", ".ipynb_checkpoints", "node_modules", ".venv")

@@ -18,7 +18,7 @@ MARK = "tfevents"
 USUAL = ("logs", "log", "runs", "tb", "tensorboard", "events", "lightning_logs", "artifacts")
 """Folders that trainers put their curves in: they say nothing in the name of a curve."""
 SKIPPED = ("node_modules", "__pycache__", "site-packages")
-DEEPEST = 8
+DEEPEST = 8  # folders below the working copy; writers put theirs two or three deep
 MOST_FOLDERS = 5000
 """Of one run: more than these is data, in which nobody keeps curves."""
 

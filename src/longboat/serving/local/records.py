@@ -11,7 +11,7 @@ from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Command, Job, Serve, Value
 from longboat.engines.engine import Submission
 from longboat.engines.local.supervise.processes import ProcessId
-from longboat.engines.shared.files import open_lock, read_stored, try_lock, write_value
+from longboat.engines.shared.files import is_locked, is_own_folder, read_stored, write_value
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.stop_request import StopRequest
 
@@ -146,19 +146,12 @@ class ServiceFolder:
         return self.stop.exists()
 
     def is_own(self) -> bool:
-        """Whether the caller made this service. What another user wrote is not acted upon, also where root can."""
-        try:
-            return self.directory.stat().st_uid == os.getuid()
-        except FileNotFoundError:
-            return False
+        """Whether the caller made this service."""
+        return is_own_folder(self.directory)
 
     def is_supervised(self) -> bool:
         """Whether a supervisor holds the service's lock."""
-        lock = open_lock(self.lock)
-        try:
-            return not try_lock(lock)
-        finally:
-            os.close(lock)
+        return is_locked(self.lock)
 
 
 def service_names(home: Home) -> list[str]:

@@ -24,7 +24,7 @@ IDLE_S = 75.0
 a client be silent for longer in the middle of a head or a body, or leave its answer unread."""
 HOLD_S = 60.0
 """How long a request waits for a replica: loading a model after a crash takes this long."""
-CONNECT_S = 5.0
+CONNECT_S = 5.0  # replicas are near: one that does not answer by then is gone or hangs
 MOST_TRIES = 5
 """Replicas that one request is given to before it fails: more than die at once, and no storm of requests."""
 MOST_CLIENTS = 4096

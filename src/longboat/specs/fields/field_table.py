@@ -34,7 +34,7 @@ from longboat.specs.fields.scalars import (
 )
 from longboat.specs.yaml.yaml_tree import YamlNode
 
-MAX_PROCS = 1024
+MAX_PROCS = 1024  # on one node: more than any machine has CPUs for
 ALIASES = ("skypilot", "dstack")
 
 

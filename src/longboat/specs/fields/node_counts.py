@@ -10,7 +10,7 @@ from longboat.specs.fields.composites import Field, Shape
 from longboat.specs.fields.scalars import FieldPath, Text, WholeNumber
 from longboat.specs.yaml.yaml_tree import YamlNode
 
-MAX_NODES = 10_000
+MAX_NODES = 10_000  # twice what one Kubernetes cluster is made for
 NODE_RANGE = r"([0-9]{1,5}) *- *([0-9]{1,5})"
 _RANGE_OF_OTHERS = r"([0-9]{1,5}) *(?:\.\.|:) *([0-9]{1,5})"
 

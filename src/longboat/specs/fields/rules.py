@@ -7,7 +7,7 @@ import re
 
 from longboat.core.guards.lazy_pattern import lazy_pattern
 
-MAX_NAME = 40
+MAX_NAME = 40  # as `engines.shared.home.NAME_LIMIT`: a run is called like its job
 NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 NAME_EXPECTED = "a-z, 0-9 and -, beginning with a letter, not ending with -, at most 40 characters"
 ROLE = r"[a-z][a-z0-9]{0,19}"

@@ -12,7 +12,7 @@ from longboat.specs.fields.field_table import GPUS
 from longboat.specs.fields.scalars import CPUS, ChoiceOf, FieldPath, Flag, Quantified, Text, WholeNumber, duration, size
 from longboat.specs.yaml.yaml_tree import YamlNode
 
-MAX_REPLICAS = 1000
+MAX_REPLICAS = 1000  # each has a probe and connections of its own in one proxy
 PATH = r"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*"
 _PATH = Text(expected="the path of a URL, for example /healthz", pattern=PATH)
 HOST = r"(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"

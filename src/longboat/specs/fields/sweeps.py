@@ -20,7 +20,7 @@ MOST_TRIALS = 10_000
 """Trials of a sweep: its state is one file that is written at every change."""
 MOST_OF_OPTUNA = 1000
 """Of these with `method: optuna`: its study is made anew whenever a trial starts, which takes a few seconds by then."""
-MOST_PARAMS = 50
+MOST_PARAMS = 50  # no search of a few hundred trials says anything about more
 PARAM_EXPECTED = "the name of a parameter: letters, digits, _ . -, beginning with a letter or _"
 
 

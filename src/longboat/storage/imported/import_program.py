@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 OWN = ".longboat"
 MARKER = re.compile(r"[0-9a-f]{24}\.json")
-MOST_MARKER = 1 << 20
+MOST_MARKER = 1 << 20  # a marker names what lies at the top of an import, at most a hundred names
 DEEPEST = 6
 """Folders below the volume in which imports are looked for: data itself is many times as deep and wide."""
-MOST_FOLDERS = 20_000
+MOST_FOLDERS = 20_000  # looked into: a network file system lists a thousand in a second or two
 BLOCK = 1 << 20
-BREATH_S = 10.0
+BREATH_S = 10.0  # whoever waits for the answer gives up on a program that is silent for minutes
 TOLD = ("url", "is_secret", "tag", "sha256", "size", "time", "files", "bytes")
 
 

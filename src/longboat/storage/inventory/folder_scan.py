@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MARKER = ".complete"
-MARKER_MAX = 1 << 16
+MARKER_MAX = 1 << 16  # as `launcher.following`: a marker is a line of JSON; more is none of ours
 MARKS = (".attempt-", ".promoted-step-", ".metrics-step-")
 MARK_MAX = 1 << 24
 """A fence names every checkpoint that it accepts."""

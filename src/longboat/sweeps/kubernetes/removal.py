@@ -22,7 +22,7 @@ AT_ONCE = 8
 """Trials that are removed at once: each waits for its pods."""
 GONE_S = 300.0
 """For the cluster to remove what a thousand trials left; its collector removes a few hundred objects a second."""
-LOOK_S = 0.5
+LOOK_S = 0.5  # a list of what is left, in pages; it takes seconds
 
 
 def remove_cluster_sweep(engine: Engine, name: str, *, purge: bool) -> None:

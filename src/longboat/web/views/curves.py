@@ -50,11 +50,11 @@ def finite(points: Sequence[Sequence[float]]) -> list[list[float | None]]:
     return [[*point[:-1], point[-1] if math.isfinite(point[-1]) else None] for point in points]
 
 
-def thinned(points: Sequence[T], most: int = MOST_POINTS) -> Sequence[T]:
-    """At most so many points: of each stretch the lowest and the highest, the last point always, gaps kept."""
-    if len(points) <= most:
+def thinned(points: Sequence[T]) -> Sequence[T]:
+    """At most MOST_POINTS: of each stretch the lowest and the highest, the last point always, gaps kept."""
+    if len(points) <= MOST_POINTS:
         return points
-    count = max(1, (most - 2) // 3)
+    count = max(1, (MOST_POINTS - 2) // 3)
     chosen = {0, len(points) - 1}
     for number in range(count):
         first, end = number * len(points) // count, (number + 1) * len(points) // count
@@ -65,8 +65,8 @@ def thinned(points: Sequence[T], most: int = MOST_POINTS) -> Sequence[T]:
             chosen.add(min(real, key=lambda at: points[at][-1]))
             chosen.add(max(real, key=lambda at: points[at][-1]))
             chosen.update(at for at in stretch if not math.isfinite(points[at][-1]) and len(real) < end - first)
-    if len(chosen) > most:  # more gaps than points: evenly
-        return [points[at * len(points) // most] for at in range(most)]
+    if len(chosen) > MOST_POINTS:  # more gaps than points: evenly
+        return [points[at * len(points) // MOST_POINTS] for at in range(MOST_POINTS)]
     return [points[at] for at in sorted(chosen)]
 
 

@@ -29,7 +29,7 @@ READ_BYTES = 32 << 20
 """Of one file for one answer, searched or not: a line of 100 MB costs no more memory than this."""
 LONGEST_TEXT = 16 << 10
 """Bytes of a line that are shown and searched; no screen has room for more."""
-FIRST_LINES = 500
+FIRST_LINES = 500  # some screens; the page asks for more as somebody scrolls
 BATCH_LINES, BATCH_BYTES, BATCH_S = 500, 1 << 20, 0.05
 """Of live lines: a trainer that prints a million lines wakes a page twenty times a second."""
 MOST_STREAMS = 64

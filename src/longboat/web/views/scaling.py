@@ -36,7 +36,7 @@ from longboat.web.places import ShownPlace, find_place
 
 MOST_POINTS = 2880
 """Of the history: a day, two a minute."""
-SAMPLE_S = 30.0
+SAMPLE_S = 30.0  # as often as the autoscaler's report changes at least
 DAY_S = 86400.0
 WEEK_S = 7 * DAY_S
 MOST_JOBS = 2000

@@ -242,7 +242,7 @@ def test_a_retry_that_lost_its_place_is_first_of_its_priority() -> None:
     ]
 
 
-LATE = {"let_in": NOW - 120.0}
+LATE = {"let_in": NOW - 300.0}
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ LATE = {"let_in": NOW - 120.0}
         ({**LATE, "made": 4, "ready": 4}, "keep"),  # one has ended already
         ({**LATE, "made": 5, "unschedulable": 0, "ready": 0}, "keep"),  # images are being pulled
         ({**LATE, "made": 5, "ready": 5}, "keep"),
-        ({"let_in": NOW - 119.0, "made": 5, "unschedulable": 5}, "keep"),
+        ({"let_in": NOW - 299.0, "made": 5, "unschedulable": 5}, "keep"),
     ],
 )
 def test_put_back_only_when_late_and_without_all_pods(fields: dict[str, Any], action: str) -> None:
@@ -266,7 +266,7 @@ def test_what_put_back_says() -> None:
     found = verdicts([late], cluster(gpus=8))["a"]
     delay = back_off_s("uid-a", 2)
     assert (found.tries, found.not_before) == (2, NOW + delay)
-    assert found.reason == f"re-queued: 2 of 5 pods found no node within 120 s; tries again in {delay:.0f} s"
+    assert found.reason == f"re-queued: 2 of 5 pods found no node within 300 s; tries again in {delay:.0f} s"
     again = run("a", 5, tries=2, not_before=found.not_before)
     waits = verdicts([again, run("b", created=NOW + 1)], cluster(gpus=8))
     assert waits["a"].action == "wait" and waits["b"].action == "let_in", "who pauses keeps nobody waiting"

@@ -12,20 +12,15 @@ from typing import Any
 from longboat.autoscaler.model.pools_file import template_of
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.aws.groups import GroupFacts, ScalingGroup, serving
+from longboat.autoscaler.providers.reservations import HYPERVISOR, MIB, reserved_cpus
 from longboat.clouds.machine_types import MachineTable
 from longboat.core.jobs import Value
 from longboat.fitting.model.quantities import amount
 
-_MIB = 1 << 20
-_HYPERVISOR = 0.075
-"""Share of a type's memory that its system does not see, at most: as Karpenter assumes it."""
-_KUBELET = 255 * _MIB
-_PER_POD = 11 * _MIB
-_EVICTION = 100 * _MIB
+_KUBELET = 255 * MIB
+_PER_POD = 11 * MIB
+_EVICTION = 100 * MIB
 """What EKS's images reserve of memory: for the kubelet, for each pod it may have, and before it evicts."""
-_CPU_SHARES = ((1, 0.06), (1, 0.01), (2, 0.005))
-_CPU_REST = 0.0025
-"""Shares of the first, second, next two and all other processors that EKS's images reserve."""
 _MOST_PODS = ((30, 110), (1 << 30, 250))
 """Processors up to -> pods at most, whatever addresses there are."""
 _RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
@@ -53,7 +48,7 @@ def read_type(body: Mapping[str, Any]) -> MachineType:
     return MachineType(
         name=body["InstanceType"],
         cpus=cpus,
-        memory=body["MemoryInfo"]["SizeInMiB"] * _MIB,
+        memory=body["MemoryInfo"]["SizeInMiB"] * MIB,
         pods=min(addresses, next(most for limit, most in _MOST_PODS if cpus <= limit)),
         gpus=sum(gpu.get("Count", 0) for gpu in gpus),
         gpu_resource=next((_RESOURCES[maker] for maker in makers if maker in _RESOURCES), "nvidia.com/gpu"),
@@ -62,15 +57,11 @@ def read_type(body: Mapping[str, Any]) -> MachineType:
 
 
 def allocatable_cpus(cpus: int) -> float:
-    left, reserved = cpus, 0.0
-    for count, share in _CPU_SHARES:
-        reserved += min(count, left) * share
-        left -= min(count, left)
-    return round(cpus - reserved - left * _CPU_REST, 3)
+    return round(cpus - reserved_cpus(cpus), 3)
 
 
 def allocatable_memory(memory: int, pods: int) -> int:
-    return int(memory * (1 - _HYPERVISOR)) - _KUBELET - _PER_POD * pods - _EVICTION
+    return int(memory * (1 - HYPERVISOR)) - _KUBELET - _PER_POD * pods - _EVICTION
 
 
 class Offers(Value, frozen=True):

@@ -29,7 +29,7 @@ AKS_POOL = "aks-managed-poolName"
 TEMPLATE = "k8s.io_cluster-autoscaler_node-template_"
 """Begins tags of a set of one's own that tell labels, taints and resources of its nodes, `_` for a slash."""
 MOST_ORDERS = 16  # a resource has 50 tags at most, and AKS needs some
-LONGEST_TAG = 256
+LONGEST_TAG = 256  # of a tag's value, as Azure has it
 CLOCKS_S = 5  # by so much clocks of Azure may differ
 SPOT = "kubernetes.azure.com/scalesetpriority"
 """Label and taint that AKS puts on its spot nodes."""

@@ -20,8 +20,8 @@ MAX_LABEL, MIN_LABEL = "longboat-max", "longboat-min"
 CANCELLED = "longboat-cancelled-"
 """Begins named ports of a group that are none: orders of which nothing is to be made. Groups have no other notes."""
 NO_PORT = 65535
-MOST_CANCELLED = 16
-LONGEST_NAME = 63
+MOST_CANCELLED = 16  # the newest; older orders are asked for no more
+LONGEST_NAME = 63  # of a machine, as Compute Engine has it
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _GPU_TAINT = Taint(key="nvidia.com/gpu", effect="NoSchedule", value="present")
 _GROUP = re.compile(r".*/zones/([^/]+)/(?:instanceGroupManagers|instanceGroups)/([^/]+)")

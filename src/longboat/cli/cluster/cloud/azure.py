@@ -28,7 +28,7 @@ from longboat.core.errors import EngineError, NotFound, Refused, UsageError
 from longboat.core.words import listing
 from longboat.engines.shared.home import Home
 
-MOST_SHOWN = 10
+MOST_SHOWN = 10  # in one line; the cloud's own tools list the rest
 WORDS = {
     "deploy": "the resource group is made, or deployed into",
     "follow": "a deployment is in progress, which is followed",

@@ -19,7 +19,7 @@ from longboat.core.errors import EngineError, UsageError
 from longboat.core.words import counted, listing
 from longboat.engines.shared.home import Home
 
-MOST_SHOWN = 10
+MOST_SHOWN = 10  # in one line; the cloud's own tools list the rest
 
 
 def down_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:

@@ -18,7 +18,7 @@ from longboat.core.errors import EngineError, UsageError
 if TYPE_CHECKING:
     from longboat.clusters.cloud.selftest import SelftestStep
 
-LAST_LINES = 12
+LAST_LINES = 12  # of a failed step's log: an error with its hint, and what came before
 
 
 @click.command("selftest", short_help="Try a cloud: make a small cluster, use it, take it down.")

@@ -16,8 +16,8 @@ from longboat.cli.output.formats import plain, write
 from longboat.cli.output.tables import cut, paint_phase, table
 from longboat.cli.output.terminal import clean, is_terminal, paint, say
 from longboat.cli.output.times import show_duration
-from longboat.cli.output.watching import CLEAR_ALL, HOME_AND_CLEAR, INTERRUPTED_EXIT
-from longboat.core.errors import EngineError
+from longboat.cli.output.watching import CLEAR_ALL, HOME_AND_CLEAR
+from longboat.core.errors import INTERRUPTED_EXIT, EngineError
 from longboat.core.resources import show_quantity
 from longboat.core.runs import RunStatus
 from longboat.core.words import three_digits

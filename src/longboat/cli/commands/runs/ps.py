@@ -19,7 +19,7 @@ from longboat.core.runs import RunStatus
 from longboat.core.words import counted
 from longboat.sdk.records import run_record as run_record
 
-RECENT_S = 24 * 3600
+RECENT_S = 24 * 3600  # of ended runs, those of the last day: `-a` shows all
 HEAD = ("NAME", "PHASE", "NODES", "GPUS", "AGE", "TIME", "EXIT", "INFO")
 WIDE_HEAD = (*HEAD[:-1], "TRY", "STEP", "METRICS", "ENGINE", "USER", "COMMAND", "INFO")
 TERM = re.compile(r"(?P<absent>!?)(?P<key>[\w./-]+)|(?P<label>[\w./-]+)\s*(?P<equals>==?|!=)\s*(?P<value>[\w.-]*)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from longboat.serving.requests import Services
     from longboat.serving.service_status import ServiceStatus
 
-LOOK_S = 0.5
+LOOK_S = 0.5  # somebody watches; each look reads a few small files, or a few objects
 
 
 def words_of(status: ServiceStatus) -> str:

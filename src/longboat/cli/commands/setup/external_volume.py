@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 NEW = "new"
 """`--efs` without an id."""
-EFS_S = 300.0
-BIND_S = 60.0
+EFS_S = 300.0  # mount targets of several zones become available after a minute or two
+BIND_S = 60.0  # claim and volume name each other: the cluster binds them within seconds
 
 
 class ExternalChoice(Value, frozen=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from longboat.cli.input.arguments import duration_option, output_option
-from longboat.cli.input.engine_option import named_context
+from longboat.cli.input.engine_option import stored_in
 from longboat.cli.output.formats import plain, show, write
 from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.terminal import note, say
@@ -27,13 +27,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CHOSEN = "longboat.volume"
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Store the option in the context, where `open_cluster` reads it; commands take no parameter for it."""
-    if param.name == "context":
-        named_context(ctx, param, value)
-    ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
-
-
 def cluster_options(function: F) -> F:
     """`--on` and `-n`: which cluster, which namespace."""
     options = (
@@ -42,7 +35,7 @@ def cluster_options(function: F) -> F:
             "context",
             metavar="CONTEXT",
             expose_value=False,
-            callback=_keep,
+            callback=stored_in(_CHOSEN),
             help="The cluster of this kubeconfig context.",
         ),
         click.option(
@@ -50,7 +43,7 @@ def cluster_options(function: F) -> F:
             "--namespace",
             metavar="NAME",
             expose_value=False,
-            callback=_keep,
+            callback=stored_in(_CHOSEN),
             help="The namespace in the cluster.",
         ),
     )

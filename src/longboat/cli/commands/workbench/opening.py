@@ -114,13 +114,14 @@ def bench_submission(
     import msgspec
 
     from longboat.cli.input.loading import load, submission_of
-    from longboat.workbench.jobs import NAME_LIMIT, ServerOptions, bench_job, noun_of
+    from longboat.engines.shared.home import STEM_LIMIT
+    from longboat.workbench.jobs import ServerOptions, bench_job, noun_of
 
     # Any command will do: the server takes its place. A job file needs none.
     given = {**options, "set": (*options["set"], "run=sh")} if words else options
     loaded = load(words, () if words else ("sh",), given, place)
     noun, job = noun_of(kind), loaded.job
-    name = options["name"] or (f"{job.name[: NAME_LIMIT - len(noun) - 1]}-{noun}" if words else noun)
+    name = options["name"] or (f"{job.name[: STEM_LIMIT - len(noun) - 1]}-{noun}" if words else noun)
     in_place = place.name == "local" and not (job.data or job.volumes)
     server = ServerOptions(
         idle_s=options["idle"],

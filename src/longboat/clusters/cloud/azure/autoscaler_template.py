@@ -22,7 +22,7 @@ AUDIENCE = "api://AzureADTokenExchange"
 CLIENT_OUTPUT = "autoscalerClient"
 """Output of the deployment: the identity's client id, which its service account bears."""
 _SCHEMA = "https://schema.management.azure.com/schemas/{}#"
-_LONGEST_GROUP = 80
+_LONGEST_GROUP = 80  # of a node resource group's name: AKS cuts it there
 
 
 def identity_name(cluster: str) -> str:

@@ -20,7 +20,7 @@ from longboat.clusters.cloud.azure.template import make_template
 from longboat.clusters.cloud.spec import CloudSpec
 from longboat.core.errors import EngineError, Refused
 
-_MOST_ROUNDS = 3
+_MOST_ROUNDS = 3  # a deployment of somebody else is waited for first
 
 
 class AzureUp:

@@ -19,7 +19,7 @@ from longboat.clusters.cloud.gcp.request import workload_pool
 from longboat.core.errors import EngineError
 
 ATTEMPTS = 5  # of a change of the project's policy that meets somebody else's
-PAUSE_S = 1.0
+PAUSE_S = 1.0  # longer each time: two who meet once do not meet again
 POLICY_VERSION = 3
 """With conditions: a policy that is written back without them would lose them."""
 

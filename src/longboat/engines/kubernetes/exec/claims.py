@@ -32,9 +32,10 @@ ACCESS = {
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 LATE = "WaitForFirstConsumer"
 ENDED = ("Succeeded", "Failed")
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.0  # most claims are bound at the first looks; a cloud's take seconds
 PATIENCE_S = 5.0
 """A provisioner that fails tries again; so long it may succeed after all."""
+REMOVED_S = 60.0  # a cloud takes some seconds to delete a disk
 
 
 class VolumeView(Value, frozen=True):
@@ -212,7 +213,7 @@ def _event_messages(client: Client, name: str) -> dict[str, str]:
     return {str(event.get("reason")): str(event.get("message") or "").strip() for event in events}
 
 
-def remove_volume(client: Client, name: str, *, timeout_s: float = 60.0) -> None:
+def remove_volume(client: Client, name: str) -> None:
     """Remove a claim that nobody uses, and with it, unless its class retains them, its contents. Raises Refused."""
     view = find_volume(client, name)
     if view.pods or view.runs:
@@ -222,12 +223,12 @@ def remove_volume(client: Client, name: str, *, timeout_s: float = 60.0) -> None
             hint="stop them first",
         )
     client.delete(PVC, name)
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + REMOVED_S
     pause = FIRST_PAUSE_S
     while client.find(PVC, name) is not None:
         if time.monotonic() > deadline:
             raise EngineError(
-                f"the volume {name} is being removed, but after {timeout_s:.0f} s it is still there",
+                f"the volume {name} is being removed, but after {REMOVED_S:.0f} s it is still there",
                 hint="the cluster waits for whoever still uses it",
             )
         time.sleep(pause)

@@ -26,7 +26,7 @@ from longboat.kubeapi.kinds import CONFIG_MAP, POD
 
 LIFE_S = 4 * 3600
 """A forgotten one ends by itself after so long."""
-START_S = 180.0
+START_S = 180.0  # a volume of another zone or node is attached, and a small image pulled, in a minute or two
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError")
 PULLING = ("ErrImagePull", "ImagePullBackOff")
 PULL_S = 45.0

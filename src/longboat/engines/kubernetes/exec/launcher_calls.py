@@ -15,9 +15,9 @@ from longboat.kubeapi.streams.exec import BoundedOutput, run_in_pod
 LAUNCHER = ("python3", "-I", "-S", f"{ROOT}/launcher/launcher.pyz")
 TELL_S = 8.0
 """A launcher that cannot be reached within this is not told: its pod is deleted instead."""
-MOST_RESTARTS = 100
+MOST_RESTARTS = 100  # of one pod, the latest: an answer is anybody's word
 MOST_ANSWER = 4 << 20  # a rank takes about 300 bytes of it
-MOST_TEXT, MOST_NODES, MOST_RANKS, MOST_METRICS = 4096, 10_000, 4096, 100
+MOST_TEXT, MOST_NODES, MOST_RANKS, MOST_METRICS = 4096, 10_000, 4096, 100  # an answer is anybody's word
 ASK_S = 2.0
 """`status` shows what it knows by then. A node that is lost but not yet known to be keeps the API server waiting."""
 

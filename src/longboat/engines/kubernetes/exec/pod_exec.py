@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 LIMITS = TreeLimits(max_bytes=1 << 50, max_files=10_000_000)
 """Of what is copied out of a run: the user asked for it, so only what cannot be meant is refused."""
-_START = (
+PYTHON_START = (
     "import base64,sys,zlib;exec(zlib.decompress(base64.urlsafe_b64decode(sys.argv.pop(1))),{'__name__':'__main__'})"
 )
-_ERROR_BYTES = 4096
+_ERROR_BYTES = 4096  # of what a program in a pod says went wrong: its end is shown in one line
 MOST_ANSWER = 64 << 20
 """Of an answer that is read whole: names of a folder with a million files."""
 REMOVE_S = 30.0
@@ -61,7 +61,7 @@ def program(path: str = pod_program.__file__) -> str:
 
 def command_of(verb: str, *arguments: str, path: str = pod_program.__file__) -> list[str]:
     """The command that does this in a pod; `path`: the program that has the verb."""
-    return ["python3", "-I", "-S", "-c", _START, program(path), verb, *arguments]
+    return ["python3", "-I", "-S", "-c", PYTHON_START, program(path), verb, *arguments]
 
 
 def check_path(path: str) -> str:

@@ -23,8 +23,8 @@ from longboat.kubeapi.errors import AlreadyExists, Conflict, Forbidden
 from longboat.kubeapi.kinds import PVC, VOLUME
 
 Object = dict[str, Any]
-LEAVING_S = 30.0
-PAUSE_S = 0.1
+LEAVING_S = 30.0  # Kubernetes looks at volumes that are to go every 15 s where a change was missed
+PAUSE_S = 0.1  # one request; most are gone at the first or second look
 NFS_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
 """Those that AWS asks for with EFS."""
 EXPORT = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:]+\]):(/[^\x00-\x1f\x7f]{0,1000})")

@@ -43,7 +43,7 @@ CLUSTER_ADVICE: Mapping[str, str] = {
     "image": "try the image by hand: kubectl run try --rm -it --image IMAGE -- python3 --version",
 }
 SLICE = kinds.Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
-SETUP_LINES = 15
+SETUP_LINES = 15  # an error of pip with what it was about
 LOG_S = 5.0
 """For so long a node is waited for that has the log of a failed setup."""
 BOUND = f"spec.nodeName!=,{UNFINISHED}"

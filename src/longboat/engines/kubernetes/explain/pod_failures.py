@@ -13,6 +13,7 @@ from longboat.core.resources import show_quantity
 from longboat.core.runs import RankReport
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.explain.pending import node_name
+from longboat.engines.kubernetes.observe.node_health import PRESSURES
 from longboat.fitting.model.quantities import MEMORY, amount
 
 Object = Mapping[str, Any]
@@ -23,7 +24,6 @@ _USING = re.compile(r"Container (\S+) was using (\S+?), (?:request is (\S+?)|whi
 _EMPTY_DIR = re.compile(r'Usage of EmptyDir volume "([^"]+)" exceeds the limit "([^"]+)"')
 _DISK_LIMIT = re.compile(r"ephemeral local storage usage exceeds the total limit of containers (\S+?)\.")
 _PREEMPTOR = re.compile(r"Preempted by (?:a )?pod (\S+) on node (\S+)")
-_PRESSURES = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": "process ids"}
 _FINAL = ("NodeLost", "NodeShutdown", "Terminated")
 
 
@@ -140,7 +140,7 @@ def eviction_words(text: str) -> tuple[str, str] | None:
     low = _LOW.search(text) or _CONDITION.search(text)
     if not low:
         return (" ".join(text.split())[:300], "run it again") if text.strip() else None
-    short = _PRESSURES.get(low[1], low[1])
+    short = PRESSURES.get(low[1], low[1])
     using = _USING.search(text)
     usage = f"; it was using {using[2]}, and had asked for {using[3] or using[4]}" if using else ""
     field = "disk" if "storage" in short or short in ("disk", "nodefs", "imagefs") else "memory"

@@ -51,18 +51,15 @@ __all__ = [
     "foresee",
 ]
 
-GATE_S = 120.0
 BLIND_S = 30.0
 """Where nodes may not be listed, whether a gang fits is only learnt by letting it in. The scheduler says within seconds
 that a pod finds no node; a gang that hears so holds others up for no longer than this, and then lets them try."""
-FIRST_BACK_OFF_S = 30.0
-LONGEST_BACK_OFF_S = 600.0
+FIRST_BACK_OFF_S = 30.0  # what it lacks may be free or booted by then; sooner is seldom of use
+LONGEST_BACK_OFF_S = 600.0  # it is tried at least so often, however often it was in vain
 JITTER = 0.25
 
 
-def decide_gate(
-    candidates: Sequence[GateCandidate], room: ClusterUsage | None, now: float, *, gate_s: float = GATE_S
-) -> list[Admission]:
+def decide_gate(candidates: Sequence[GateCandidate], room: ClusterUsage | None, now: float) -> list[Admission]:
     """A verdict for each, in the order in which they are served. Without a room (nodes may not be listed) one is let in
     at a time, hoping, and put back if it was in vain."""
     ordered = sorted(
@@ -71,7 +68,7 @@ def decide_gate(
     inside = [candidate for candidate in ordered if candidate.let_in is not None]
     waiting = [candidate for candidate in ordered if candidate.let_in is None and not candidate.held]
     is_blind = room is None and any(now >= candidate.not_before for candidate in waiting)
-    admissions = [_look_after(candidate, now, _patience(candidate, gate_s, is_blind)) for candidate in inside]
+    admissions = [_look_after(candidate, now, _patience(candidate, is_blind)) for candidate in inside]
     back = {(admission.namespace, admission.run) for admission in admissions if admission.action == "put_back"}
     kept = [candidate for candidate in inside if (candidate.namespace, candidate.run) not in back]
     admissions += [_wait(candidate, candidate.held) for candidate in ordered if candidate.held]
@@ -99,10 +96,9 @@ def foresee(candidate: GateCandidate, others: Sequence[GateCandidate], room: Clu
     return hall.foresee(waiting, candidate.full_name)
 
 
-def _patience(candidate: GateCandidate, gate_s: float, is_blind: bool) -> float:
-    """How long a run that is in may take until all its pods have a node. Its own setting comes first."""
-    own = gate_s if candidate.gate_s is None else candidate.gate_s
-    return min(own, BLIND_S) if is_blind else own
+def _patience(candidate: GateCandidate, is_blind: bool) -> float:
+    """How long a run that is in may take until all its pods have a node."""
+    return min(candidate.gate_s, BLIND_S) if is_blind else candidate.gate_s
 
 
 def back_off_s(uid: str, tries: int) -> float:

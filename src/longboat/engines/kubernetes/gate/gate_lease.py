@@ -22,7 +22,7 @@ from longboat.kubeapi.leases import GATE, Lease
 
 TTL_S = 5.0
 """After so long a killed holder's Lease is taken. Renewed three times meanwhile by one that lives."""
-LONGEST_TTL_S = 60.0
+LONGEST_TTL_S = 60.0  # a gate whose holder was killed stays shut no longer, however slow the API server was
 PATIENCE = 5.0
 """Against an API server that takes a second to answer, the Lease lasts so many seconds: one renewal may be slow."""
 MARGIN_S = 1.0

@@ -12,7 +12,7 @@ from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_scarce, scarcity, show_asked, show_number
 from longboat.fitting.packing import Placement, Shortfall, place
 
-_MOST_NAMES = 4
+_MOST_NAMES = 4  # in one sentence; `longboat ps` lists all
 
 
 Wants = tuple[tuple[str, tuple[str, ...]], ...]

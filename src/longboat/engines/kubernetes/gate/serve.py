@@ -39,7 +39,6 @@ from longboat.kubeapi.errors import ApiError, Conflict, Forbidden, LeaseExpired,
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.kubeapi.paging import collect
 
-OURS = f"{names.MANAGED_BY}=longboat"
 ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 RESIZE_LOOK_S = 20.0
 """How often it is looked whether an elastic run that is in could be larger, or is to give nodes back."""
@@ -203,7 +202,7 @@ def _as_served(mine: State, served: State) -> State:
 def _look(client: Client) -> list[WaitingRun]:
     """All runs that the gate concerns, with the pods of those that are in."""
     # Of a thousand that wait, each body is let go as soon as it is read.
-    labels = f"{OURS},{names.KIND}=run,!{names.ENDED}"
+    labels = f"{names.OURS},{names.KIND}=run,!{names.ENDED}"
     records = collect(client, CONFIG_MAP, lambda body: _read(body, client.namespace), labels=labels, into=SlimRecord)
     made: dict[str, list[WorkloadView]] = {}
     for kind in (JOB, JOBSET):
@@ -241,7 +240,7 @@ def _by_run(
     """Objects of these runs and of no others: templates, and what ended runs left, may be many times as much."""
     by_run: dict[str, list[T]] = {}
     for first in range(0, len(runs), AT_ONCE):
-        labels = f"{OURS},{names.RUN} in ({','.join(runs[first : first + AT_ONCE])})"
+        labels = f"{names.OURS},{names.RUN} in ({','.join(runs[first : first + AT_ONCE])})"
         labels += f",{names.ROLE}" if kind is POD else ""
         seen = collect(client, kind, lambda body: (_run_of(body), view(body)), labels=labels, fields=fields, into=into)
         for run, item in seen:

@@ -28,7 +28,7 @@ from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
 __all__ = ["RunLogs", "lines_of_pod", "tail_lines", "tail_of"]
 
 AT_ONCE = 16
-TAIL_LINES = 50
+TAIL_LINES = 50  # of each pod, in the record: a traceback, and what came before it
 TAIL_S = 3.0
 """The end of a run is not held up for longer by a node that cannot be reached."""
 TAIL_BYTES = 8192  # what is kept of a failed rank for `explain`

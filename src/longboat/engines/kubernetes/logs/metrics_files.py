@@ -26,7 +26,7 @@ MOST_PODS = 64
 """Nodes whose files are read; of a larger gang, the first so many."""
 TAIL = 200
 """Lines of a pod's log among which its copy is: it is written last of all."""
-READ_S = 20.0
+READ_S = 20.0  # a kubelet that says nothing for so long has no log to give
 MOST_EARLIER = 20  # attempts of one pod, the latest
 _COPY = re.compile(rb"node\.err(?:@(\d{1,6}))?\+(1\d{12}) 0 \S+ ([A-Za-z0-9+/=]+)$")
 _EARLIER = f"{NODE}/attempts"

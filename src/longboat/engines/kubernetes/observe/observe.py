@@ -48,7 +48,7 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOAD
 
-STUCK_S = 2.0
+STUCK_S = 2.0  # a pod with its image on the node has started by then: no events need be read
 MOST_ASKED = 3
 """Pods whose events are read: of a gang whose volume is missing, all say the same."""
 MOST_SINGLE = 8

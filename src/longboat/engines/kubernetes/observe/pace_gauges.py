@@ -18,7 +18,7 @@ FRESH_S = 180.0
 """What was told longer ago says nothing about now."""
 SCRAPED_S = 300.0
 """Scrapes are seconds or a minute apart; nobody is asked for a Prometheus that is gone."""
-MOST_RUNS = 1000
+MOST_RUNS = 1000  # each is a dozen series, and Prometheus keeps every one that it has seen
 _FIGURES: tuple[tuple[str, str, Callable[[RunStatus], float | None]], ...] = (
     ("run_step", "The step that a run has reached.", lambda run: run.step),
     ("run_steps_per_second", "Steps per second of the rank that is furthest.", lambda run: run.steps_per_s),

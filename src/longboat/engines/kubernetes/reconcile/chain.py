@@ -18,7 +18,7 @@ from longboat.engines.lifecycle.predecessors import PredecessorView, judge_chain
 from longboat.engines.shared.retry_policy import start_failure
 from longboat.kubeapi.client import Client
 
-FIRST_LOOK_S = 2.0
+FIRST_LOOK_S = 2.0  # chains of short steps go on at once
 LONGEST_LOOK_S = 30.0
 """A chained run is looked at again after a twentieth of the time that it has waited, between these: the end of a run
 before it wakes it anyway, where a controller or somebody's watch sees that."""

@@ -34,7 +34,7 @@ from longboat.kubeapi.errors import LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.kubeapi.watch import Change, Reflector
 
-WORKERS = 8
+WORKERS = 8  # turns wait for the API server: eight at once keep a cluster's runs going, and are no flood
 SETTLE_S = 0.05
 """Changes come in bursts; one turn serves all of a burst."""
 STEPS_S = 0.5

@@ -56,8 +56,8 @@ from longboat.storage.fences import fenced_by
 
 SUSPICIOUS_S = 5.0
 """How often we look at a node that may be lost."""
-STARTING_LOOK_S = 3.0
-TROUBLE_S = 20.0
+STARTING_LOOK_S = 3.0  # a mount that fails says so within seconds; after ten looks, a tenth as often
+TROUBLE_S = 20.0  # a Secret, or an image's name, that comes a moment after the pod is no failure
 SLOW_TROUBLE_S = 600.0
 """How long a container may fail to start: when somebody must mend it, and when it may mend itself."""
 

@@ -29,7 +29,6 @@ from longboat.metrics.judgements import with_figures
 from longboat.metrics.usage import gpus_of
 from longboat.metrics.values import Activity
 
-OURS = f"{names.MANAGED_BY}=longboat"
 AT_ONCE = 100
 """Runs named in one selector, of at most 41 characters each: an address of 8 KiB is what every proxy passes on."""
 UNATTENDED_S = 60.0
@@ -159,7 +158,7 @@ def with_overdue_restart(snapshot: RunSnapshot, state: State, now: float) -> Sta
 
 def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[str, list[Any]]:
     """Objects of these runs. Those of ended runs may be many more: they are not read where few are asked for."""
-    labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
+    labels = f"{names.OURS},{names.ROLE}" if kind is POD else names.OURS
     selectors: Iterable[str] = (f"{labels},{names.RUN}",)
     if len(runs) <= MOST_NAMED:
         groups = (runs[first : first + AT_ONCE] for first in range(0, len(runs), AT_ONCE))

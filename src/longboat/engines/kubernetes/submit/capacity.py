@@ -356,5 +356,5 @@ def _shape(asking: list[_Seat]) -> str:
     return " + ".join(f"{seat.role.nodes} x {seat.gpus.count}" for seat in asking)
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
-    return ("node " if len(names) == 1 else "nodes ") + listing(names, most)
+def _some(names: Sequence[str]) -> str:
+    return ("node " if len(names) == 1 else "nodes ") + listing(names, 3)

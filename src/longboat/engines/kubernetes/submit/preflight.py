@@ -28,7 +28,7 @@ from longboat.engines.kubernetes.submit.quotas import limit_problems, quota_prob
 from longboat.engines.refusals import Problem
 from longboat.fitting.model.pods import Claims
 
-OLDEST = (1, 29)
+OLDEST = (1, 29)  # of the versions that the tests run on
 MANY = "ReadWriteMany"
 READ_MANY = "ReadOnlyMany"
 

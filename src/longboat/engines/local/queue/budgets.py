@@ -17,7 +17,7 @@ from longboat.engines.shared.run_summary import brief
 if TYPE_CHECKING:
     from longboat.engines.lifecycle.budgets import Budget
 
-FRESH_S = 30.0
+FRESH_S = 30.0  # all runs of the home are read for it; budgets are hours
 
 
 class BudgetHold:

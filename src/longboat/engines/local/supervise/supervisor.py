@@ -45,7 +45,7 @@ from longboat.engines.shared.secrets import read_secrets, readable_secrets
 
 CHAIN_S = 0.5
 """How often a run looks at those it starts after: three small files each, and nobody wakes it when they end."""
-PRUNE_S = 30.0
+PRUNE_S = 30.0  # while ranks run: checkpoints come minutes apart, and a look lists a folder
 SLOW_END_S = 1.0  # most ranks end sooner when they are asked to
 SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""

@@ -26,8 +26,8 @@ VOLUME_TAG = "longboat.dev/volume"
 _EFS = "efs"
 GROUP_PREFIX = "longboat-"
 """Of the name of a security group; the id of its file system follows."""
-_POLL_S = 2.0
-UNMOUNT_S = 300.0
+_POLL_S = 2.0  # AWS limits requests, and a mount target takes a minute
+UNMOUNT_S = 300.0  # a mount target is gone after a minute or two, its group can go only then
 Say = Callable[[str], None]
 
 

@@ -19,11 +19,11 @@ from longboat.core.errors import Refused
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
 
-LIMIT = 900 << 10
+LIMIT = 900 << 10  # bytes of a pack: a Secret holds 1 MiB, its annotations and labels included
 PART = 890 << 10
 """Bytes of an object that fit into one pack even when they cannot be compressed."""
 
-MOST_PACKS = 16
+MOST_PACKS = 16  # a pod mounts each; beyond 14 MiB code travels by the storage, not through etcd
 MOST_OBJECTS = 8000
 """Objects in one pack: the list of them is an annotation, and annotations have 256 KiB together."""
 
