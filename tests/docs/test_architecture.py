@@ -76,6 +76,13 @@ def test_every_step_of_a_run_names_a_function() -> None:
         assert re.search(r"`\w+\.[\w.]+`", cluster) or "the same" in cluster, step
 
 
+def test_sixty_behaviours_have_one_function_each() -> None:
+    rows = re.findall(r"^\| (.+) \| `([\w.]+)` \|$", (PAGES / "where.md").read_text(), re.M)
+    assert len(rows) >= 60
+    assert len({function for _, function in rows}) == len(rows)
+    assert [function for _, function in rows if not exists(function)] == []
+
+
 def test_classes_of_the_glossary_exist() -> None:
     classes = {
         name for file in SOURCE.rglob("*.py") for name, node in names_in(file).items() if isinstance(node, ast.ClassDef)
