@@ -1,6 +1,7 @@
 """Checks rules of the source tree that no ready-made linter knows: class names, folders, their `__init__`, copies.
 
-Also that times and limits say why they have their value. One line for each violation. Usage: python scripts/house.py [FOLDER], by default src/longboat.
+Also that times and limits say why they have their value. One line for each violation.
+Usage: python scripts/house.py [FOLDER], by default src/longboat.
 """
 
 from __future__ import annotations
