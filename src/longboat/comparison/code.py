@@ -17,7 +17,9 @@ from longboat.engines.shared.home import Home
 MOST_BYTES = 1 << 20
 """Of a file that is compared line by line: larger ones are data."""
 MOST_LINES = 2000
-"""Of one diff: more than anybody reads, and a page that can still be mailed."""
+"""Of one diff: a page that can still be mailed. `longboat compare` shows fewer, or all."""
+AND_MORE = "... and more"
+"""The last line of a diff that was cut."""
 NOW = "."
 """Stands for the folder of a run's code as it is now."""
 
@@ -36,8 +38,10 @@ def code_now(engine: Engine, home: Home, run: str) -> CodeSnapshot | None:
     return snapshot_of(home, submission)
 
 
-def code_change(home: Home, run: str, before: CodeSnapshot | None, after: CodeSnapshot | None) -> CodeChange:
-    """The second code against the first."""
+def code_change(
+    home: Home, run: str, before: CodeSnapshot | None, after: CodeSnapshot | None, *, most: int | None = MOST_LINES
+) -> CodeChange:
+    """The second code against the first. `most`: lines of the diff; None: all of them."""
     if before is None or after is None:
         return CodeChange(run=run, is_known=False)
     old = {entry.path: entry for entry in before.entries}
@@ -47,8 +51,8 @@ def code_change(home: Home, run: str, before: CodeSnapshot | None, after: CodeSn
     lines: list[str] = []
     for path in sorted({*changed, *(old.keys() ^ new.keys())}):
         lines += _file_diff(store, path, old.get(path), new.get(path))
-        if len(lines) > MOST_LINES:
-            lines = [*lines[:MOST_LINES], "... and more"]
+        if most is not None and len(lines) > most:
+            lines = [*lines[:most], AND_MORE]
             break
     return CodeChange(
         run=run,

@@ -44,7 +44,7 @@ def with_figures(run: RunStatus, now: float) -> RunStatus:
         step_s=1 / pace if pace else None,
         data_share=data_share(run.ranks),
         gpu_hours=gpu_hours(run, now),
-        findings=findings(run),
+        findings=(*run.findings, *findings(run)),
     )
 
 

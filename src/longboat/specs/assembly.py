@@ -17,7 +17,7 @@ from longboat.core.jobs import (
     Retries,
     Role,
 )
-from longboat.specs.elastic_commands import fixed_count, range_of_command, without_range
+from longboat.specs.elastic_commands import fixed_count, impossible_range, range_of_command, without_range
 from longboat.specs.fields.field_table import ROLE_FIELDS
 from longboat.specs.fields.node_counts import MAX_NODES, NodeRange
 from longboat.specs.fields.rules import clean_target, is_below
@@ -108,7 +108,11 @@ def _check_size(roles: dict[str, dict[str, Any]], root: YamlNode, at: FieldPath)
 
 
 def _check_elastic(roles: dict[str, dict[str, Any]], values: Fields, root: YamlNode, at: FieldPath) -> None:
-    """What a range of nodes cannot be together with."""
+    """What a range of nodes cannot be, and cannot be together with."""
+    for name, role in roles.items():
+        if (bounds := impossible_range(role.get("run"))) is not None:
+            message = f"the command of role {name} says --nnodes {bounds}, expected at least one node and min <= max"
+            at.problem(root, message, hint=f"write --nnodes={_in_order(bounds)}, or leave it out and write nodes: N")
     elastic = [name for name, role in roles.items() if isinstance(role.get("nodes"), NodeRange)]
     if len(elastic) > 1:
         hint = "nodes: 2 in all roles but one"
@@ -121,6 +125,11 @@ def _check_elastic(roles: dict[str, dict[str, Any]], values: Fields, root: YamlN
             at.problem(root, f"the role {name} has a range of nodes, and no other role would notice its size change")
     if elastic and values.get("sweep") is not None:
         at.problem(root, "trials of a sweep have one size", hint="nodes: N, or a run of its own")
+
+
+def _in_order(bounds: str) -> str:
+    low, high = sorted(max(1, int(bound)) for bound in bounds.split(":"))
+    return f"{low}:{high}"
 
 
 def _count(value: object) -> int:

@@ -14,10 +14,20 @@ _RANGE = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 
 def range_of_command(command: object) -> tuple[int, int] | None:
     """The numbers of nodes that a command's own torchrun names, `--nnodes=2:8`; None: none, or the same one twice."""
+    bounds = _bounds(command)
+    return bounds if bounds is not None and 0 < bounds[0] < bounds[1] else None
+
+
+def impossible_range(command: object) -> str | None:
+    """torchrun's range the wrong way round, `8:2`, or of no node; torchrun refuses it too."""
+    bounds = _bounds(command)
+    return None if bounds is None or 0 < bounds[0] <= bounds[1] else f"{bounds[0]}:{bounds[1]}"
+
+
+def _bounds(command: object) -> tuple[int, int] | None:
     shape = torchrun_shape(command) if _is_command(command) else None
     match = _RANGE.fullmatch(shape.nodes) if shape is not None and shape.nodes is not None else None
-    bounds = (int(match[1]), int(match[2])) if match is not None else None
-    return bounds if bounds is not None and 0 < bounds[0] < bounds[1] else None
+    return (int(match[1]), int(match[2])) if match is not None else None
 
 
 def without_range(command: Command) -> Command:

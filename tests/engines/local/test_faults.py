@@ -15,6 +15,7 @@ import pytest
 from longboat.core.runs import LogQuery
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.supervise.processes import identify, is_alive
+from longboat.engines.shared.files import remove_tree
 from tests.engines.local.conftest import WAITS, LocalJobs
 
 
@@ -66,9 +67,32 @@ def test_the_environment_of_who_looks_reaches_no_retry(local: LocalJobs, is_rest
     LocalEngine(local.home.root, environment=looks).status(run.name)
     local.until(lambda: "ready" in local.text(run.name, attempt=1), "it is tried again")
     assert ("who None None None" if is_restarted else "who submitter None None") in local.text(run.name, attempt=1)
+    findings = " ".join(local.engine.status(run.name).findings)
+    assert ("since attempt 2 it has only the variables" in findings) == is_restarted
+    assert ("since attempt 2" in " ".join(local.engine.explain(run.name).facts)) == is_restarted
     local.let_go(run.name)
     assert local.wait(run.name).phase == "succeeded"
     local.until(lambda: not kept.exists(), "nothing is kept after the end")
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no memory with names here")
+def test_what_is_kept_for_a_run_whose_files_were_removed_by_hand(local: LocalJobs) -> None:
+    run = local.submit(WAITS, name="train")
+    other = local.submit(WAITS, name="other")
+    for each in (run, other):
+        local.until_said(each.name, "ready")
+    kept = [Path(f"/dev/shm/longboat-{each.uid}.environment") for each in (run, other)]
+    supervisor, pids = local.supervisor(run.name), local.place.processes(run.uid)
+    local.kill(supervisor)
+    local.until(lambda: not local.place.processes(run.uid), "its ranks have ended")
+    remove_tree(local.files(run.name).directory)
+    assert kept[0].exists() and pids
+    again = local.run("print('a later run of this name')", name="train")
+    assert again.phase == "succeeded"
+    local.until(lambda: not kept[0].exists(), "the end of the next run takes it away")
+    assert kept[1].exists(), "that of a run that goes on stays"
+    local.let_go(other.name)
+    assert local.wait(other.name).phase == "succeeded"
 
 
 def test_wait_and_follow_notice_it_by_themselves(local: LocalJobs) -> None:

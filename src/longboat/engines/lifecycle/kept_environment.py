@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from longboat.core.guards.lazy_pattern import lazy_pattern
 
@@ -14,6 +14,7 @@ FOLDER = "/dev/shm"
 """Files here are memory. Anybody may write into it: a file is believed for its owner and mode, not for being there."""
 
 _UID = lazy_pattern(r"[0-9a-f]{12}")
+_NAME = lazy_pattern(r"longboat-([0-9a-f]{12})\.environment")
 _COMPLETE = b"complete"
 """The last entry, which is no variable: half a PATH would be worse than none."""
 _MOST = 4 << 20
@@ -26,17 +27,40 @@ SESSION = (
 """What is the same in every shell of a user, and is needed to run programs as this user."""
 
 
-def keep_environment(uid: str, environment: Mapping[str, str]) -> None:
-    """Keep it for later supervisors of this run. Where it cannot be kept, they have what the record has."""
+def keep_environment(uid: str, folder: str, environment: Mapping[str, str]) -> None:
+    """Keep it for later supervisors of this run, whose files are in `folder`. Where it cannot be kept, they have what
+    the record has."""
     with contextlib.suppress(OSError, ValueError):
         descriptor = os.open(_path(uid), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
             entries = [os.fsencode(f"{name}={value}") for name, value in environment.items()]
-            file.write(b"\0".join([*entries, _COMPLETE]))
+            file.write(b"\0".join([os.fsencode(folder), *entries, _COMPLETE]))
 
 
 def kept_environment(uid: str) -> dict[str, str] | None:
     """None where nothing is kept, or somebody else wrote it."""
+    entries = _entries(uid)
+    if entries is None:
+        return None
+    # The first one is the folder of the run; one of an earlier version has none.
+    variables = entries[1:] if entries[0].startswith("/") else entries
+    return {name: value for name, equals, value in (entry.partition("=") for entry in variables) if equals}
+
+
+def kept_folders() -> Iterator[tuple[str, str]]:
+    """Runs of this user that something is kept for: id and folder."""
+    try:
+        names = os.listdir(FOLDER)
+    except OSError:
+        return
+    for match in map(_NAME.fullmatch, names):
+        entries = _entries(match[1]) if match is not None else None
+        if match is not None and entries is not None and entries[0].startswith("/"):
+            yield match[1], entries[0]
+
+
+def _entries(uid: str) -> list[str] | None:
+    """What the file has, at least one entry; None where there is none of this user, or not all of it."""
     try:
         descriptor = os.open(_path(uid), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -53,8 +77,7 @@ def kept_environment(uid: str) -> dict[str, str] | None:
         content = file.read(_MOST)
     if content.rpartition(b"\0")[2] != _COMPLETE:  # memory was full, or whoever wrote it was killed
         return None
-    entries = os.fsdecode(content).split("\0")
-    return {name: value for name, equals, value in (entry.partition("=") for entry in entries) if equals}
+    return os.fsdecode(content).split("\0")
 
 
 def forget_environment(uid: str) -> None:

@@ -115,7 +115,7 @@ class LocalEngine:
     def _launch(self, submission: Submission, record: LocalRecord, files: RunFiles, lock: int) -> None:
         try:
             stdin = submission.stdin if record.containers is None else None
-            spawn(files, lock, first_environment(record, submission.environment), stdin=stdin)
+            spawn(files, lock, first_environment(record, submission.environment, files.directory), stdin=stdin)
         finally:
             os.close(lock)
 

@@ -127,6 +127,11 @@ class RunFolder:
         return self.directory / "drill.json"
 
     @property
+    def forgotten(self) -> Path:
+        """When a supervisor took over that did not have the variables of the submission."""
+        return self.directory / "forgotten.json"
+
+    @property
     def environment(self) -> Path:
         """The name of the virtual environment that the run uses."""
         return self.directory / "environment.json"

@@ -19,6 +19,7 @@ from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_data import remove_made
 from longboat.engines.local.supervise.processes import kill_until_gone, marked
+from longboat.engines.local.supervise.spawn import forget_removed
 from longboat.engines.shared.files import (
     disk,
     disk_use,
@@ -99,7 +100,8 @@ def collect_code(home: Home) -> None:
 
 
 def remove_leftovers(home: Home) -> None:
-    """Of removals that were killed: the names are free, the files were still there."""
+    """Of removals that were killed, the names are free and the files were still there; and of those made by hand."""
+    forget_removed()
     for leftover in [*home.runs.glob(".gone-*"), *(home.root / "sweeps").glob(".gone-*")]:
         with contextlib.suppress(EngineError):  # it was told when its run was removed
             remove_tree(leftover)

@@ -115,10 +115,24 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         directory=str(files.directory),
         ranks=tuple(ranks),
         drill=read_value(files.drill, str) or "",
+        findings=_forgotten(files, state),
         images=_images(files, record),
         spec=redacted_job(record.job),
     )
     return with_timeline(status, {attempt: _marks(files, attempt) for attempt in files.attempts()})
+
+
+def _forgotten(files: RunFiles, state: LocalState) -> tuple[str, ...]:
+    """That attempts have fewer variables than the submission had."""
+    since = read_value(files.forgotten, float)
+    number = None if since is None else next((each.number for each in state.attempts if each.started > since), None)
+    if number is None:
+        return ()
+    return (
+        f"since attempt {number + 1} it has only the variables of its submission that are on disk (PATH, HOME, "
+        "VIRTUAL_ENV, ...): the others are kept in memory, and a restart of the machine empties that; what it needs of "
+        "them belongs in `env` or `secrets` of the job file",
+    )
 
 
 def notify(home: Home, record: LocalRecord, state: LocalState) -> None:

@@ -42,6 +42,24 @@ def test_two_runs_and_a_folder(longboat: Longboat) -> None:
     assert "name the runs to compare" in longboat("compare", code=201).err
 
 
+def test_a_long_diff_is_cut_and_says_how_to_see_it(longboat: Longboat) -> None:
+    script = longboat.folder / "train.py"
+    script.write_text("print(1)\n")
+    longboat("run", "-q", "--id", "one", "train.py")
+    (longboat.folder / "other.txt").write_text("".join(f"line {number}\n" for number in range(300)))
+    cut = longboat("compare", "one", ".")
+    assert "+line 100\n" in cut.out and "+line 299" not in cut.out
+    assert "183 more lines of this diff are not shown\nhint: --full-diff shows all of it" in cut.err
+    assert "+line" not in longboat("compare", "--no-diff", "one", ".").out
+    (longboat.folder / "more.txt").write_text("".join(f"more {number}\n" for number in range(2500)))
+    assert "more than 1880 more lines" in longboat("compare", "one", ".").err
+    longboat("run", "-q", "--id", "two", "train.py")
+    for other in (".", "two"):
+        whole = longboat("compare", "one", other, "--full-diff")
+        assert "+line 299\n" in whole.out and "+more 2499\n" in whole.out and "not shown" not in whole.err
+    assert "not shown" in longboat("compare", "one", "two").err
+
+
 def test_packages_are_compared_and_rerun_says_which_have_changed(longboat: Longboat) -> None:
     """Runs in an environment of their own, in which a package is replaced between them."""
     folder = longboat.folder.parent / "env"

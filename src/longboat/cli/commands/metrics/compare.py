@@ -17,7 +17,7 @@ from longboat.cli.output.formats import plain, write, write_csv
 from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import CONTROLS, clean, is_terminal, paint, say
 from longboat.cli.output.times import show_duration
-from longboat.comparison.code import NOW, code_change, code_now, code_of
+from longboat.comparison.code import AND_MORE, MOST_LINES, NOW, code_change, code_now, code_of
 from longboat.comparison.differences import CodeChange, RunComparison, compare_runs
 from longboat.comparison.page import curve_panels, html_page
 from longboat.core.errors import NotFound, UsageError
@@ -38,6 +38,8 @@ MOST_PACKAGES = 20
 """That differ, in a terminal."""
 WIDEST = 40
 """Characters of a cell; the whole value is in -o json."""
+SHOWN_LINES = 120
+"""Of a diff, some screens: folders that have nothing to do with each other differ in thousands."""
 
 
 @click.command("compare", short_help="Put runs side by side: parameters, metrics, code.")
@@ -45,16 +47,20 @@ WIDEST = 40
 @click.option("-l", "--label", metavar="K=V", help="Runs with this label.")
 @click.option("--sweep", metavar="NAME", help="The trials of this sweep.")
 @click.option("--diff/--no-diff", default=True, help="Show the lines of code that differ (default), or only the files.")
+@click.option("--full-diff", is_flag=True, help=f"Show all lines of code that differ, not the first {SHOWN_LINES}.")
 @output_option("table", "json", "csv", "svg", "html")
 @engine_options
-def command(runs: Sequence[str], label: str | None, sweep: str | None, diff: bool, output: str) -> None:
+def command(
+    runs: Sequence[str], label: str | None, sweep: str | None, diff: bool, full_diff: bool, output: str
+) -> None:
     """Compare runs: what differs in their jobs and code, and metrics at the last step that all of them have reached.
 
     `compare RUN .` shows what has changed in the folder of its code since. -o html is one page that can be mailed.
     """
     place, home = open_engine(), Home()
+    shown = (None if full_diff else SHOWN_LINES) if diff or full_diff else 0
     if NOW in runs:
-        show_since(place, home, [run for run in runs if run != NOW])
+        show_since(place, home, [run for run in runs if run != NOW], shown=shown)
         return
     names = chosen(place, runs, label=f"sweep={sweep}" if sweep else label)
     if sweep and not names:
@@ -63,7 +69,8 @@ def command(runs: Sequence[str], label: str | None, sweep: str | None, diff: boo
     statuses = [place.status(name) for name in names]
     metrics = [place.metrics_of(name) for name in names]
     first, *others = [code_of(place, home, name) for name in names]
-    code = [code_change(home, name, first, other) for name, other in zip(names[1:], others)]
+    most = None if full_diff else MOST_LINES
+    code = [code_change(home, name, first, other, most=most) for name, other in zip(names[1:], others)]
     comparison = compare_runs(statuses, metrics, code, time.time(), gpu_hour=set_price(place))
     if output == "json":
         write(plain(comparison), "json")
@@ -74,7 +81,7 @@ def command(runs: Sequence[str], label: str | None, sweep: str | None, diff: boo
     elif output == "html":
         print(html_page(comparison, metrics, table_of(comparison, is_whole=True)))
     else:
-        print_comparison(comparison, metrics, diff=diff)
+        print_comparison(comparison, metrics, shown=shown)
 
 
 def chosen(place: Engine, runs: Sequence[str], *, label: str | None) -> list[str]:
@@ -98,14 +105,14 @@ def check_count(names: Sequence[str]) -> None:
         )
 
 
-def show_since(place: Engine, home: Home, runs: Sequence[str]) -> None:
+def show_since(place: Engine, home: Home, runs: Sequence[str], *, shown: int | None) -> None:
     """Print what has changed in the folder of a run's code since it was submitted."""
     if len(runs) != 1:
         raise UsageError("one run can be compared with its folder", hint="longboat compare RUN .")
     name = find_run(place, runs[0]).name
     now = code_now(place, home, name)
-    change = code_change(home, NOW, code_of(place, home, name), now)
-    print_change(change, name, diff=True)
+    change = code_change(home, NOW, code_of(place, home, name), now, most=None if shown is None else MOST_LINES)
+    print_change(change, name, shown=shown)
 
 
 def table_of(comparison: RunComparison, *, is_whole: bool = False) -> list[tuple[Any, ...]]:
@@ -149,7 +156,7 @@ def _code_words(change: CodeChange) -> str:
     return ", ".join(f"{len(paths)} {word}" for word, paths in kinds if paths) or "the same"
 
 
-def print_comparison(comparison: RunComparison, metrics: Sequence[RunMetrics], *, diff: bool) -> None:
+def print_comparison(comparison: RunComparison, metrics: Sequence[RunMetrics], *, shown: int | None) -> None:
     head, *rows = table_of(comparison)
     print_table(head, rows)
     panels = curve_panels(metrics)
@@ -163,11 +170,11 @@ def print_comparison(comparison: RunComparison, metrics: Sequence[RunMetrics], *
     for change in comparison.code:
         if change.added or change.removed or change.changed:
             print()
-            print_change(change, comparison.runs[0], diff=diff)
+            print_change(change, comparison.runs[0], shown=shown)
 
 
-def print_change(change: CodeChange, against: str, *, diff: bool) -> None:
-    """Print which files differ and, with `diff`, the lines."""
+def print_change(change: CodeChange, against: str, *, shown: int | None) -> None:
+    """Print which files differ, and so many lines of the diff; None: all of them."""
     if not change.is_known:
         say(f"the code of {against} is not on this machine, or no code travelled with it")
         return
@@ -176,5 +183,10 @@ def print_change(change: CodeChange, against: str, *, diff: bool) -> None:
             print(f"{change.run} against {against}: {word} {listing([clean(path) for path in paths], 20)}")
     if not (change.added or change.removed or change.changed):
         print(f"{change.run} against {against}: the same code")
-    if diff and change.diff:
-        print("\n".join(line.translate({**CONTROLS, 9: "\t"}) for line in change.diff.split("\n")))
+    lines = change.diff.split("\n") if change.diff and shown != 0 else []
+    for line in lines[:shown]:
+        print(line.translate({**CONTROLS, 9: "\t"}))
+    if shown is not None and len(lines) > shown:
+        rest = len(lines) - shown
+        words = f"more than {rest - 1}" if lines[-1] == AND_MORE else str(rest)
+        say(f"{words} more lines of this diff are not shown\nhint: --full-diff shows all of it")

@@ -20,6 +20,7 @@ from longboat.engines.lifecycle.kept_environment import (
     forget_environment,
     keep_environment,
     kept_environment,
+    kept_folders,
     session_of,
 )
 from longboat.engines.local.records import LocalRecord, replace
@@ -171,7 +172,7 @@ def take_over(
             forget_environment(record.uid)
             return False
         notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
-        spawn(files, lock, later_environment(record, environment), may_fork=may_fork)
+        spawn(files, lock, later_environment(record, environment, files), may_fork=may_fork)
     finally:
         os.close(lock)
     return True
@@ -194,14 +195,14 @@ def supervisor_environment(record: LocalRecord, environment: Mapping[str, str]) 
     return {**kept, **record.environment}
 
 
-def first_environment(record: LocalRecord, environment: Mapping[str, str]) -> dict[str, str]:
-    """For the supervisor that the submission starts; kept for those that take over."""
+def first_environment(record: LocalRecord, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """For the supervisor that the submission starts; kept for those that take over. `folder`: of the run."""
     submitted = supervisor_environment(record, environment)
-    keep_environment(record.uid, submitted)
+    keep_environment(record.uid, os.path.abspath(folder), submitted)
     return submitted
 
 
-def later_environment(record: LocalRecord, environment: Mapping[str, str]) -> dict[str, str]:
+def later_environment(record: LocalRecord, environment: Mapping[str, str], files: RunFiles) -> dict[str, str]:
     """For a supervisor that takes over: that of the submission, never that of the command which looks at the run.
 
     `environment`: of that command. After a restart of the machine only what the record has is known; secrets that the
@@ -210,9 +211,29 @@ def later_environment(record: LocalRecord, environment: Mapping[str, str]) -> di
     kept = kept_environment(record.uid)
     if kept is not None:
         return supervisor_environment(record, kept)
+    with contextlib.suppress(LongboatError):
+        if not files.forgotten.exists():
+            write_value(files.forgotten, time.time())
     names = [secret.env or secret.name for secret in record.job.secrets if secret.file is None and secret.store is None]
     secrets = {name: environment[name] for name in names if name in environment}
     return supervisor_environment(record, {**session_of(environment), **secrets})
+
+
+def forget_removed() -> None:
+    """What is kept for runs of this user whose folder was removed by hand; what still runs of one keeps it."""
+    from longboat.engines.local.supervise.processes import marked
+
+    for uid, folder in kept_folders():
+        try:
+            os.stat(folder)
+            record = RunFiles(Path(folder)).stored_record()
+            is_removed = record is not None and record.uid != uid  # a later run has its name
+        except FileNotFoundError:
+            is_removed = True
+        except OSError:  # a file system that is away: nobody knows
+            is_removed = False
+        if is_removed and not marked(uid):
+            forget_environment(uid)
 
 
 def main(arguments: list[str]) -> None:
@@ -241,6 +262,7 @@ def main(arguments: list[str]) -> None:
         supervisor.fail_hard(f"the supervisor failed: {error} (see {directory / 'crash.txt'})")
     if supervisor.state.is_final:
         forget_environment(supervisor.record.uid)
+        forget_removed()
 
 
 def _take_stdin() -> int:
