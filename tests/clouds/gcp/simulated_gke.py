@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
-import re
 import secrets
 from typing import Any
 
 from tests.clouds.gcp.simulated_google import PROJECT, REGION, SimulatedGoogle, SimulatedGroup, refusal
+from tests.clouds.gcp.simulated_stored import ZONE, SimulatedStored
 from tests.clouds.simulated_rest import Body
 
 PLACE = f"/v1/projects/{PROJECT}/locations/{REGION}"
 LOOKS = 2  # after so many looks an operation has ended
 
 
-class SimulatedGke(SimulatedGoogle):
+class SimulatedGke(SimulatedStored, SimulatedGoogle):
     def __init__(self) -> None:
         super().__init__()
         self.cluster: Body | None = None
@@ -44,26 +44,24 @@ class SimulatedGke(SimulatedGoogle):
         if path == f"{base}/regions/{REGION}":
             quotas = [{"metric": name, "limit": limit, "usage": 0.0} for name, limit in self.quotas.items()]
             return 200, {"name": REGION, "quotas": quotas}, {}
-        if path == f"{base}/aggregated/disks":
-            name = query["filter"].partition("labels.goog-k8s-cluster-name=")[2]
-            return 200, {"items": {f"zones/{REGION}-b": {"disks": self._disks(name)}}}, {}
-        match = re.fullmatch(rf"{base}/zones/{REGION}-b/disks/(.+)", path)
-        if match and method == "DELETE":
-            self.claims.remove(match[1])
-            return 200, {"name": "operation-disk", "status": "RUNNING"}, {}
+        answer = self.answer_stored(method, path, query)
+        if answer is not None:
+            return 200, answer, {}
         return super().answer(method, path, query, body, headers)
 
-    def _disks(self, name: str) -> list[Body]:
-        mine = {"goog-k8s-cluster-name": name}
-        zone = f"https://www.googleapis.com/compute/v1/projects/{PROJECT}/zones/{REGION}-b"
-        claims = [{"name": each, "zone": zone, "labels": mine} for each in self.claims]
+    def cluster_disks(self) -> list[Body]:
+        mine = {"goog-k8s-cluster-name": "lab", "goog-k8s-cluster-location": REGION}
+        claims = [{"name": each, "zone": ZONE, "labels": mine} for each in self.claims]
         pools = (self.cluster or {}).get("nodePools") or ()
         if self.keeps_node_disks:
             pools = [{"name": "gone"}]
         return claims + [
-            {"name": f"boot-{pool['name']}", "zone": zone, "labels": {**mine, "goog-k8s-node-pool-name": pool["name"]}}
+            {"name": f"boot-{pool['name']}", "zone": ZONE, "labels": {**mine, "goog-k8s-node-pool-name": pool["name"]}}
             for pool in pools
         ]
+
+    def drop_disk(self, name: str) -> None:
+        self.claims.remove(name)
 
     def _clusters(self, method: str, rest: str, body: Body) -> Body:
         name = rest.split("/")[1] if rest else body["cluster"]["name"]

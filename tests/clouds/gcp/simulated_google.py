@@ -62,7 +62,7 @@ def use_google(simulated: SimulatedGoogle, folder: Path, patch: pytest.MonkeyPat
         patch.delenv(name, raising=False)
     patch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(folder / "key.json"))
     patch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", simulated.url)
-    for name in ("CONTAINER", "IAM", "CLOUDRESOURCEMANAGER"):
+    for name in ("CONTAINER", "FILE", "IAM", "CLOUDRESOURCEMANAGER"):
         patch.setenv(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", simulated.url)
 
 
@@ -73,7 +73,7 @@ class SimulatedGoogle(SimulatedIam, SimulatedRest):
         self.pools: list[Body] = []
         self.disks: set[tuple[str, str]] = set()
         self.is_slow = False  # machines are being made and deleted until `settle`
-        self._described = {name: described(name) for name in ("compute", "container", "iam")}
+        self._described = {name: described(name) for name in ("compute", "container", "file", "iam")}
         self._described["projects"] = described("cloudresourcemanager", "v3")
 
     # what tests do

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timezone
 from typing import Any
 from urllib.parse import urlencode
@@ -16,10 +16,12 @@ from longboat.clouds.rest import Body, RestClient, RestFault
 
 COMPUTE = "https://compute.googleapis.com"
 CONTAINER = "https://container.googleapis.com"
+FILES = "https://file.googleapis.com"
 IAM = "https://iam.googleapis.com"
 PROJECTS = "https://cloudresourcemanager.googleapis.com"
 COMPUTE_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
 CONTAINER_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
+FILES_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_FILE"
 IAM_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM"
 PROJECTS_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER"
 """Other ones, by the variables of gcloud: a private endpoint, say."""
@@ -37,6 +39,7 @@ class GoogleSession:
     def __init__(self) -> None:
         self._compute = RestClient(os.environ.get(COMPUTE_VARIABLE) or COMPUTE)
         self._container = RestClient(os.environ.get(CONTAINER_VARIABLE) or CONTAINER)
+        self._files = RestClient(os.environ.get(FILES_VARIABLE) or FILES)
         self._iam = RestClient(os.environ.get(IAM_VARIABLE) or IAM)
         self._projects = RestClient(os.environ.get(PROJECTS_VARIABLE) or PROJECTS)
         self._credentials: Any = None
@@ -58,6 +61,10 @@ class GoogleSession:
         """One request to GKE; `path` without the version. Raises RestFault."""
         return self._container.send(method, f"/v1/{path}", self._bearer(), body=body).body
 
+    def files(self, method: str, path: str, query: Mapping[str, str] = {}) -> Body:
+        """One request to Filestore; `path` begins with `projects/`. Raises RestFault."""
+        return self._files.send(method, f"/v1/{path}{_query(query)}", self._bearer()).body
+
     def iam(self, method: str, path: str, body: Body | None = None) -> Body:
         """One request about roles; `path` begins with `projects/`. Raises RestFault."""
         return self._iam.send(method, f"/v1/{path}", self._bearer(), body=body).body
@@ -68,18 +75,22 @@ class GoogleSession:
 
     def compute(self, method: str, path: str, body: Body | None = None, query: Mapping[str, str] = {}) -> Body:
         """One request about machines; `path` begins with `projects/`. Raises RestFault."""
-        text = f"?{urlencode(query)}" if query else ""
-        return self._compute.send(method, f"/compute/v1/{path}{text}", self._bearer(), body=body).body
+        return self._compute.send(method, f"/compute/v1/{path}{_query(query)}", self._bearer(), body=body).body
 
     def items(self, method: str, path: str, key: str, query: Mapping[str, str] = {}) -> Iterator[Body]:
         """All pages of a list of machines. Raises RestFault."""
-        token: dict[str, str] = {}
-        for _ in range(_MOST_PAGES):
-            answer = self.compute(method, path, query={**query, **token})
+        for answer in _pages(lambda token: self.compute(method, path, query={**query, **token})):
             yield from answer.get(key) or ()
-            if not answer.get("nextPageToken"):
-                return
-            token = {"pageToken": answer["nextPageToken"]}
+
+    def scopes(self, path: str) -> Iterator[tuple[str, Body]]:
+        """All pages of a list of every zone and region: `zones/Z`, `regions/R` or `global`, and what is there."""
+        for answer in _pages(lambda token: self.compute("GET", path, query=token)):
+            yield from (answer.get("items") or {}).items()
+
+    def file_instances(self, path: str) -> Iterator[Body]:
+        """All instances of Filestore. Raises RestFault."""
+        for answer in _pages(lambda token: self.files("GET", path, token)):
+            yield from answer.get("instances") or ()
 
     def _bearer(self) -> str:
         try:
@@ -98,3 +109,17 @@ class GoogleSession:
         except google.auth.exceptions.GoogleAuthError as error:
             raise RestFault(401, NO_CREDENTIALS, " ".join(str(error.args[0]).split())[:300]) from None
         return str(self._credentials.token)
+
+
+def _query(query: Mapping[str, str]) -> str:
+    return f"?{urlencode(query)}" if query else ""
+
+
+def _pages(ask: Callable[[Mapping[str, str]], Body]) -> Iterator[Body]:
+    token: dict[str, str] = {}
+    for _ in range(_MOST_PAGES):
+        answer = ask(token)
+        yield answer
+        if not answer.get("nextPageToken"):
+            return
+        token = {"pageToken": answer["nextPageToken"]}

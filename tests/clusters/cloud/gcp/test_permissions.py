@@ -16,6 +16,7 @@ from longboat.clusters.addons.addon import PoolsText
 from longboat.clusters.cloud.gcp.permissions import _OBJECTS, autoscaler_role, cluster_role
 from tests.clouds.gcp.simulated_gke import SimulatedGke
 from tests.clouds.gcp.simulated_google import PROJECT
+from tests.clusters.cloud.gcp.test_leftovers import keep_data
 from tests.clusters.cloud.gcp.test_up_down import Text, change
 
 pytestmark = pytest.mark.clouds
@@ -39,6 +40,7 @@ def go_through(simulated: SimulatedGke, capfd: Text) -> tuple[int, str]:
     more = "\n- {name: more, type: e2-standard-4}"
     changes = [("", ""), ("count: 2}", f"count: 3}}{more}"), (more, ""), ("max: 4", "max: 6")]
     simulated.claims = ["pvc-1"]
+    keep_data(simulated)
     simulated.roles.pop(ROLE, None)
     for old, new in changes:
         if old:

@@ -51,7 +51,7 @@ def test_a_cluster_is_made_shown_changed_and_taken_down(google: SimulatedGke, ca
     assert google.cluster["nodePools"][1]["autoscaling"]["totalMaxNodeCount"] == 6
     capfd.readouterr()
     assert enter(["cluster", "down", "lab", "--yes"]) == 0
-    assert google.cluster is None and "no other disk with its label is left" in capfd.readouterr().err
+    assert google.cluster is None and "nothing else that is known to be its own is left" in capfd.readouterr().err
     assert not yaml.safe_load(Path("kubeconfig").read_text()).get("contexts")
 
 
@@ -75,24 +75,6 @@ def test_an_interrupted_up_goes_on(google: SimulatedGke, capfd: Text, monkeypatc
     assert "lab is being taken down" in capfd.readouterr().err
     assert enter(["cluster", "down", "lab", "--yes"]) == 0
     assert google.cluster is None
-
-
-def test_disks_of_claims_stay_until_they_are_asked_for(google: SimulatedGke, capfd: Text) -> None:
-    assert enter(["cluster", "up"]) == 0
-    google.claims = ["pvc-1", "pvc-2"]
-    capfd.readouterr()
-    assert enter(["cluster", "down", "lab", "--yes"]) == 0
-    assert "kept, with what users stored, and paid for: pvc-1, pvc-2" in capfd.readouterr().err
-    assert enter(["cluster", "down", "lab", "--yes", "--purge-data"]) == 0
-    assert google.claims == []
-
-
-def test_what_is_left_is_told(google: SimulatedGke, capfd: Text) -> None:
-    assert enter(["cluster", "up"]) == 0
-    google.keeps_node_disks = True
-    capfd.readouterr()
-    assert enter(["cluster", "down", "lab", "--yes"]) == 205
-    assert "1 disk with its label are left: boot-gone" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

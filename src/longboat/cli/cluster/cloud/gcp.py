@@ -20,7 +20,8 @@ from longboat.clusters.cloud.autoscaler_identity import google_install
 from longboat.clusters.cloud.gcp.cluster_view import GkeView
 from longboat.clusters.cloud.gcp.credentials import kubeconfig_of
 from longboat.clusters.cloud.gcp.decide import GkeStep, drift
-from longboat.clusters.cloud.gcp.gke import GkeCluster, GoogleDisk
+from longboat.clusters.cloud.gcp.gke import GkeCluster
+from longboat.clusters.cloud.gcp.leftovers import GoogleLeftover
 from longboat.clusters.cloud.gcp.up import GcpUp
 from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
 from longboat.clusters.spec import ClusterSpec
@@ -111,7 +112,8 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     view = cluster.look()
     if view is not None and view.owner != spec.name:
         raise Refused(f"the cluster {spec.name} in GKE was not made by Longboat", hint="it is left alone")
-    data = tuple(disk for disk in cluster.disks() if disk.is_data)
+    leftovers = cluster.leftovers()
+    data = tuple(each for each in leftovers.look() if each.is_data)
     if not yes:
         confirm(spec, data, purges=purges)
     if view is not None and view.status == "RUNNING":
@@ -119,24 +121,34 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     if cloud_of(spec).autoscaler or (view is not None and view.workload_pool):
         cluster.rights().take_back()
     remove(cluster, output)
-    for disk in data if purges else ():
-        cluster.delete_disk(disk)
+    for each in data if purges else ():
+        leftovers.delete(each)
     drop_context(spec.name, os.environ)
-    there = cluster.disks()
-    kept = () if purges else tuple(disk.name for disk in there if disk.is_data)
-    left = [disk.name for disk in there if disk.name not in kept]
-    if kept:
-        say(f"longboat: kept, with what users stored, and paid for: {clean(listing(kept, MOST_SHOWN))}")
-        say("hint: the same command with --purge-data deletes it")
-    if left:
-        raise EngineError(
-            f"{spec.name}: {counted(len(left), 'disk')} with its label are left: {clean(listing(left, MOST_SHOWN))}",
-            hint="the same command again looks once more: Google lists disks for a while after they are gone",
-        )
+    there = leftovers.settle(lambda each: each.is_data and not purges)
+    kept = () if purges else tuple(each for each in there if each.is_data)
+    tell_leftovers(spec, cluster.project, there, kept)
     if not kept:  # else the name is still needed, for --purge-data
         forget_spec(spec.name, Home())
-    say(f"longboat: {spec.name} is gone; no other disk with its label is left")
+    say(f"longboat: {spec.name} is gone; nothing else that is known to be its own is left")
     return 0
+
+
+def tell_leftovers(
+    spec: ClusterSpec, project: str, there: tuple[GoogleLeftover, ...], kept: tuple[GoogleLeftover, ...]
+) -> None:
+    """Raises EngineError for those that should be gone."""
+    if kept:
+        names = listing([each.text for each in kept], MOST_SHOWN)
+        say(f"longboat: kept, with what users stored, and paid for: {clean(names)}")
+        say("hint: the same command with --purge-data deletes it")
+    left = [each for each in there if each not in kept]
+    for each in left:
+        say(f"longboat: left: {each.kind} {clean(each.name)} ({clean(each.place)})")
+    if left:
+        raise EngineError(
+            f"{spec.name}: {counted(len(left), 'thing')} of it {'is' if len(left) == 1 else 'are'} left in {project}",
+            hint="the same command again looks once more: Google lists some for a while; what stays is for gcloud",
+        )
 
 
 def free_load_balancers(name: str, view: GkeView) -> None:
@@ -159,7 +171,7 @@ def free_load_balancers(name: str, view: GkeView) -> None:
     except (OSError, ApiError, KubeconfigError) as error:
         text = clean(str(error))
         say(f"warning: load balancers of Services are not looked for, as the cluster does not answer: {text}")
-        say("hint: gcloud compute forwarding-rules list shows what is left of them")
+        say("hint: what is left of them is named in the end")
 
 
 def remove(cluster: GkeCluster, output: str) -> None:
@@ -178,9 +190,9 @@ def remove(cluster: GkeCluster, output: str) -> None:
         raise EngineError(f"{cluster.name} is still there", hint="the same command again")
 
 
-def confirm(spec: ClusterSpec, data: tuple[GoogleDisk, ...], *, purges: bool) -> None:
+def confirm(spec: ClusterSpec, data: tuple[GoogleLeftover, ...], *, purges: bool) -> None:
     question = f"take down {spec.name} on Google Cloud, and all that runs there"
     if data:
-        names = listing([disk.name for disk in data], MOST_SHOWN)
-        question += f", and DELETE the disks {names} with what users stored" if purges else f"; the disks {names} stay"
+        names = listing([each.text for each in data], MOST_SHOWN)
+        question += f", and DELETE {names} with what users stored" if purges else f"; {names} stay"
     click.confirm(f"{question}?", abort=True, err=True)

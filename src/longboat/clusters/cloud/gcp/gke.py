@@ -16,25 +16,14 @@ from longboat.clusters.cloud.aws.stack import Listen, ResourceEvent, ResourceSta
 from longboat.clusters.cloud.gcp.autoscaler_rights import GoogleAutoscalerRights
 from longboat.clusters.cloud.gcp.cluster_view import GkeView, NodePoolView, read_cluster_view
 from longboat.clusters.cloud.gcp.decide import GkeStep
+from longboat.clusters.cloud.gcp.leftovers import GoogleLeftovers
 from longboat.core.errors import EngineError
-from longboat.core.jobs import Value
 
 LOOKS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Between two looks: GKE takes five minutes and more."""
 BUSY_STATES = ("PENDING", "RUNNING", "ABORTING")
 _STATES: dict[str, ResourceState] = {"RUNNING": "done", "ERROR": "failed", "RUNNING_WITH_ERROR": "failed"}
 _VERBS = {"resize_pool": ":setSize", "limit_pool": ":setAutoscaling"}
-_CLUSTER_DISK = "goog-k8s-cluster-name"
-_NODE_DISK = "goog-k8s-node-pool-name"
-
-
-class GoogleDisk(Value, frozen=True):
-    """A disk that carries the label of a cluster."""
-
-    name: str
-    zone: str
-    is_data: bool
-    """Made for a claim, not for a node."""
 
 
 class GkeCluster:
@@ -51,6 +40,9 @@ class GkeCluster:
 
     def rights(self) -> GoogleAutoscalerRights:
         return GoogleAutoscalerRights(self._session, self.project, self.name)
+
+    def leftovers(self) -> GoogleLeftovers:
+        return GoogleLeftovers(self._session, self.project, self.region, self.name)
 
     def look(self, *, with_sizes: bool = False) -> GkeView | None:
         """None: there is no such cluster."""
@@ -160,32 +152,6 @@ class GkeCluster:
                 seen[name] = state
                 kind = "cluster" if name == self.name else "node pool"
                 listen(ResourceEvent(resource=name, type=kind, state=state, at=time.time(), text=text))
-
-    def disks(self) -> tuple[GoogleDisk, ...]:
-        """All that carry the label of the cluster."""
-        path = f"projects/{self.project}/aggregated/disks"
-        disks = []
-        token: dict[str, str] = {}
-        while True:
-            query = {"filter": f"labels.{_CLUSTER_DISK}={self.name}", **token}
-            with _errors("see disks"):
-                answer = self._session.compute("GET", path, query=query)
-            for scope in (answer.get("items") or {}).values():
-                for body in scope.get("disks") or ():
-                    labels = body.get("labels") or {}
-                    zone = str(body.get("zone") or "").rpartition("/")[2]
-                    disks.append(GoogleDisk(name=body["name"], zone=zone, is_data=_NODE_DISK not in labels))
-            if not answer.get("nextPageToken"):
-                return tuple(sorted(disks, key=lambda disk: (disk.zone, disk.name)))
-            token = {"pageToken": answer["nextPageToken"]}
-
-    def delete_disk(self, disk: GoogleDisk) -> None:
-        path = f"projects/{self.project}/zones/{disk.zone}/disks/{disk.name}"
-        try:
-            self._session.compute("DELETE", path)
-        except RestFault as fault:
-            if fault.status != 404:
-                raise answer_error(fault, f"delete the disk {disk.name}") from None
 
 
 @contextmanager

@@ -17,10 +17,13 @@ _CLUSTERS = (
     "container.clusters.update", "container.clusters.getCredentials", "container.operations.get",
     "container.operations.list", "iam.serviceAccounts.actAs",
 )  # fmt: skip
-_MACHINES = (
-    "compute.disks.delete", "compute.disks.list", "compute.instanceGroupManagers.get", "compute.machineTypes.get",
-    "compute.regions.get",
+_MACHINES = ("compute.instanceGroupManagers.get", "compute.machineTypes.get", "compute.regions.get")
+_LEFTOVERS = (
+    "compute.addresses.list", "compute.disks.delete", "compute.disks.list", "compute.firewalls.list",
+    "compute.forwardingRules.list", "compute.snapshots.delete", "compute.snapshots.list", "file.instances.delete",
+    "file.instances.list",
 )  # fmt: skip
+"""What `down` looks for, and the data of claims, which it deletes when asked."""
 _IDENTITY = (
     "iam.roles.create", "iam.roles.get", "iam.roles.undelete", "iam.roles.update", "iam.roles.delete",
     "resourcemanager.projects.get", "resourcemanager.projects.getIamPolicy", "resourcemanager.projects.setIamPolicy",
@@ -72,7 +75,7 @@ def cluster_role(cluster: str = "", *, autoscaler: bool = True) -> GoogleRole:
     return GoogleRole(
         id=role_id(cluster, ""),
         title=f"longboat cluster {cluster}".strip(),
-        permissions=(*_CLUSTERS, *_MACHINES, *objects, *(_IDENTITY if autoscaler else ())),
+        permissions=(*_CLUSTERS, *_MACHINES, *_LEFTOVERS, *objects, *(_IDENTITY if autoscaler else ())),
     )
 
 

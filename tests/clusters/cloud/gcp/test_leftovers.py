@@ -1,0 +1,104 @@
+"""`longboat cluster down` tells what a cluster left in its project, and deletes users' data only when asked.
+
+Names and labels of the things are those that GKE and its drivers give by their published sources.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from longboat.cli.main import enter
+from tests.clouds.gcp.simulated_gke import SimulatedGke
+from tests.clouds.gcp.simulated_google import PROJECT, REGION
+from tests.clouds.gcp.simulated_stored import ZONE
+
+pytestmark = pytest.mark.clouds
+Text = pytest.CaptureFixture[str]
+NODES = "gke-lab-0123abcd-node"
+BALANCER = "a0123456789abcdef0123456789abcdef"
+
+
+def keep_data(google: SimulatedGke) -> None:
+    """A snapshot and a Filestore of claims, a disk in two zones, and those of others that look alike."""
+    here = {"goog-k8s-cluster-name": "lab", "goog-k8s-cluster-location": REGION}
+    google.keep("disks", "pvc-twice", f"regions/{REGION}", labels=here)
+    google.keep(
+        "disks", "pvc-afar", "zones/europe-west4-a", labels={**here, "goog-k8s-cluster-location": "europe-west4"}
+    )
+    google.keep("disks", "pvc-2", "zones/us-central1-a", labels={"goog-k8s-cluster-name": "lab-2"})
+    google.keep("snapshots", "snapshot-1", sourceDisk=f"{ZONE}/disks/pvc-1")
+    google.keep("snapshots", "snapshot-2", sourceDisk=f"{ZONE}/disks/somebody")
+    google.keep("snapshots", "snapshot-3", sourceDisk=f"{ZONE}/disks/gone", labels=here)
+    files = {"storage_gke_io_cluster_name": "lab", "storage_gke_io_cluster_location": REGION}
+    for name, cluster in (("pvc-files", files), ("others", {"storage_gke_io_cluster_name": "lab-2"})):
+        place = f"locations/{REGION}-b"
+        body = {"name": f"projects/{PROJECT}/{place}/instances/{name}", "labels": cluster}
+        google.kept["instances"][place, name] = body
+
+
+OTHERS = {"pvc-afar", "pvc-2", "snapshot-2", "others"}
+
+
+def names(google: SimulatedGke) -> set[str]:
+    return {name for kind in google.kept.values() for _, name in kind} | set(google.claims)
+
+
+def test_data_of_claims_stays_until_it_is_asked_for(google: SimulatedGke, capfd: Text) -> None:
+    assert enter(["cluster", "up"]) == 0
+    google.claims = ["pvc-1"]
+    keep_data(google)
+    before = names(google)
+    capfd.readouterr()
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0
+    shown = capfd.readouterr().err
+    kept = "Filestore pvc-files, pvc-twice, pvc-1, snapshot snapshot-1, snapshot snapshot-3"
+    assert f"kept, with what users stored, and paid for: {kept}" in shown
+    assert names(google) == before
+    assert enter(["cluster", "down", "lab", "--yes", "--purge-data"]) == 0
+    assert names(google) == OTHERS
+    assert "lab is gone; nothing else" in capfd.readouterr().err
+
+
+def test_parts_of_load_balancers_are_told(google: SimulatedGke, capfd: Text) -> None:
+    assert enter(["cluster", "up"]) == 0
+    google.keep("firewalls", f"k8s-fw-{BALANCER}", targetTags=[NODES])
+    google.keep("firewalls", "k8s-fw-l7--5ca1ab1e", targetTags=[NODES])
+    google.keep("firewalls", "gke-lab-0123abcd-all", targetTags=[NODES])  # GKE's own, which it takes along
+    google.keep("firewalls", "k8s-fw-of-another", targetTags=["gke-lab-2-0123abcd-node"])
+    google.keep("firewalls", "k8s-fw-without")
+    google.keep("forwardingRules", BALANCER, f"regions/{REGION}")
+    google.keep("forwardingRules", "k8s-fw-default-web--5ca1ab1e")
+    google.keep("forwardingRules", "of-another", f"regions/{REGION}")
+    google.keep("addresses", BALANCER, f"regions/{REGION}")
+    google.keep("addresses", "mine", labels={"longboat-cluster": "lab"})
+    google.keep("addresses", "somebodys", f"regions/{REGION}", users=["x"])
+    capfd.readouterr()
+    assert enter(["cluster", "down", "lab", "--yes"]) == 205
+    shown = capfd.readouterr().err
+    left = [line.partition(": left: ")[2] for line in shown.splitlines() if ": left: " in line]
+    assert left == [
+        "address mine (global)",
+        f"address {BALANCER} (regions/{REGION})",
+        f"firewall rule k8s-fw-{BALANCER} (global)",
+        "firewall rule k8s-fw-l7--5ca1ab1e (global)",
+        "forwarding rule k8s-fw-default-web--5ca1ab1e (global)",
+        f"forwarding rule {BALANCER} (regions/{REGION})",
+    ]
+    assert f"lab: 6 things of it are left in {PROJECT}" in shown
+
+
+def test_a_disk_of_a_node_that_stays_is_told(google: SimulatedGke, capfd: Text) -> None:
+    assert enter(["cluster", "up"]) == 0
+    google.keeps_node_disks = True
+    capfd.readouterr()
+    assert enter(["cluster", "down", "lab", "--yes"]) == 205
+    shown = capfd.readouterr().err
+    assert "left: disk boot-gone (zones/us-central1-b)" in shown and "1 thing of it is left" in shown
+    google.keeps_node_disks = False
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0
+
+
+def test_a_project_without_filestore(google: SimulatedGke, capfd: Text) -> None:
+    google.has_filestore = False
+    assert enter(["cluster", "up"]) == 0
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0
