@@ -1,4 +1,4 @@
-"""What a cluster leaves in a project of a simulated Google Cloud: disks, snapshots, Filestore, load balancers' parts."""
+"""What a cluster leaves in a project of a simulated Google Cloud: disks, snapshots, Filestore, parts of balancers."""
 
 from __future__ import annotations
 
