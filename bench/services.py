@@ -1,6 +1,7 @@
 """CPU and requests of the autoscaler and the controller while one trace of runs passes, on simulated nodes (KWOK).
 
 python bench/services.py [OTHER_LONGBOAT]   beside another version: the path of its `longboat`, measured first
+python bench/services.py --list             also which requests they are, by verb and kind of object
 
 The same trace for each: a run every few seconds that asks for 1 to 4 machines of a pool that begins empty. Each service
 has a proxy of its own before the API server, which counts.
@@ -11,14 +12,16 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grounds
 
@@ -46,21 +49,34 @@ class Service(NamedTuple):
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS, float(len(self.proxy.seen))  # type: ignore[attr-defined]
 
+    def kinds(self, after: float) -> Counter[str]:
+        """Its requests after so many: how often each verb and kind of object."""
+        later = self.proxy.seen[int(after) :]  # type: ignore[attr-defined]
+        return Counter(f"{seen.request.method:6} {path_shown(seen.request)}" for seen in later)
 
-def measure(other: str | None = None) -> dict[str, float]:
+
+def path_shown(request: Any) -> str:
+    """A path without what is different in every run: `configmaps/longboat-autoscaler`, but `nodes/NAME`."""
+    words = re.sub(r"^/api(s/[^/]+)?/v[^/]+/(namespaces/[^/]+/(?=.))?", "", request.path)
+    shown = re.sub(r"^(nodes|pods|events|jobs|persistentvolumeclaims|leases)/[^/]+", r"\1/NAME", words)
+    shown = re.sub(r"/(job-\d+)[^/]*", "/RUN", shown)
+    return f"{shown} (watch)" if request.is_watch else shown
+
+
+def measure(other: str | None = None, *, is_listed: bool = False) -> dict[str, float]:
     figures: dict[str, float] = {}
     for label, program in (("before", other), ("now", grounds.longboat())):
         if program is None:
             continue
         with grounds.cluster("bench-services", "--nodes", "1:cpu") as ground:
-            for name, (cpu_s, requests) in of_trace(ground, program).items():
+            for name, (cpu_s, requests) in of_trace(ground, program, is_listed).items():
                 suffix = f" ({label})" if other else ""
                 figures[f"{name}: CPU s{suffix}"] = cpu_s
                 figures[f"{name}: requests{suffix}"] = requests
     return figures
 
 
-def of_trace(ground: grounds.Ground, program: str) -> dict[str, tuple[float, float]]:
+def of_trace(ground: grounds.Ground, program: str, is_listed: bool = False) -> dict[str, tuple[float, float]]:
     (ground.folder / "pools.yaml").write_text(json.dumps(POOLS))
     (ground.folder / "train.py").write_text("print('hello')\n")
     draw = random.Random(SEED)
@@ -74,6 +90,10 @@ def of_trace(ground: grounds.Ground, program: str) -> dict[str, tuple[float, flo
         waited = subprocess.run([program, "wait", *(f"job-{number}" for number in range(RUNS))], env=ground.environment)
         assert waited.returncode == 0, waited
         after = {service.name: service.figures() for service in running}
+        for service in running if is_listed else ():
+            print(f"{service.name}:")
+            for request, count in service.kinds(before[service.name][1]).most_common():
+                print(f"{count:6} {request}")
     return {name: (after[name][0] - before[name][0], after[name][1] - before[name][1]) for name in after}
 
 
@@ -125,5 +145,6 @@ def until_the_autoscaler_works(ground: grounds.Ground, program: str) -> None:
 
 
 if __name__ == "__main__":
-    for name, value in measure(*sys.argv[1:2]).items():
+    others = [word for word in sys.argv[1:] if word != "--list"]
+    for name, value in measure(*others[:1], is_listed="--list" in sys.argv).items():
         print(f"{name:40} {value:10.1f}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from longboat.core.errors import JobError
+from tests.cli.conftest import Longboat
+
 JOB = "name: digits\nrun: python train.py\nnodes: 2\nprocs: 2\n"
 SKY = "name: sky\nnum_nodes: 2\nresources:\n  accelerators: A100:8\n  cloud: aws\nrun: python train.py\n"
 
@@ -97,3 +100,8 @@ def test_import_prints_the_job_and_lists_what_it_lost(longboat) -> None:
     assert (longboat.folder / "job.yaml").read_text() == done.out
     assert "exists already" in longboat("import", "sky.yaml", "-o", "job.yaml", code=201).err
     assert longboat("import", "-", stdin=SKY).out.splitlines()[-1] == done.out.splitlines()[-1]
+
+
+def test_a_job_from_stdin_is_called_so_wherever_it_is_wrong(longboat: Longboat) -> None:
+    said = longboat("check", "-", stdin="name: j\nnods: 2\n", code=JobError.exit_code).err
+    assert "error: stdin:2:1: nods: unknown field" in said and "error: stdin:1:1: the field" in said

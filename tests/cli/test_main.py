@@ -85,6 +85,25 @@ def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["stats"], "no such command: stats", "did you mean longboat status?"),
         (["qqq"], "no such command: qqq", "longboat --help lists the commands"),
+        (["config", "get", "engine"], "no such command: get", "longboat config has set, show, unset"),
+        (
+            ["logs", "r", "--tail", "-1"],
+            "--tail: found -1, expected a whole number of at least 0",
+            "longboat logs --help",
+        ),
+        (
+            ["logs", "r", "--tail", "x"],
+            "--tail: found 'x', expected a whole number of at least 0",
+            "longboat logs --help",
+        ),
+        (
+            ["ui", "--port", "99999"],
+            "--port: found 99999, expected a whole number from 0 to 65535",
+            "longboat ui --help",
+        ),
+        (["priority", "r", "high"], "n: found 'high', expected a whole number", "longboat priority --help"),
+        (["check", "job.yaml", "more"], "more is not a job file", "longboat check job.yaml -- more"),
+        (["run", "job.yaml", "more"], "more is not a job file", "longboat run job.yaml -- more"),
         (["ps", "--lable", "x"], "no such option: --lable", "did you mean --label?"),
         (["run", "job.yaml", "--epochs", "3"], "no such option: --epochs", "longboat run job.yaml -- --epochs 3"),
         (["run", "job.yaml", "--node", "3"], "no such option: --node", "did you mean --nodes?"),

@@ -31,6 +31,9 @@ from tests.specs.reading import Reader
         ("procs: 2000", "from 1 to 1024, or auto"),
         ("procs: aut", "or auto"),
         ("gpu: 2", '0.yaml:2:1: gpu: unknown field; did you mean "gpus"?'),
+        ("replicas: 2", '0.yaml:2:1: replicas: unknown field; did you mean "nodes"?'),
+        ("num-nodes: 2", 'num-nodes: unknown field; did you mean "nodes"?'),
+        ("data: [{from: x, to: y}]", 'data.0.from: unknown field; did you mean "url"?'),
         ("gpus: -1", "gpus: found the number -1"),
         ("gpus: H100:9999", "at most 1024 GPUs"),
         ("gpus: {count: .nan}", "gpus.count: found the number .nan"),
@@ -202,6 +205,11 @@ def test_json_file(tmp_path: Path) -> None:
     file.write_text('{"$schema": "x", "run": "python a.py", "nodes": 2, "env": {"A": 1e-3}}')
     job = read_job([file], environment={}).job
     assert job.nodes == 2 and job.roles[0].env == {"A": "1e-3"}
+
+
+def test_a_field_by_its_name_elsewhere_is_not_missing_too(read: Reader) -> None:
+    (problem,) = read.problems("name: j\ncommand: python train.py")
+    assert str(problem) == '0.yaml:2:1: command: unknown field; did you mean "run"?'
 
 
 def test_no_hint_that_is_refused_too(read: Reader) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 import traceback
@@ -17,6 +18,9 @@ from longboat.core.errors import INTERRUPTED_EXIT, EngineError, InternalError, J
 from longboat.core.words import nearest
 
 BROKEN_PIPE_EXIT = 141
+MOST_LISTED = 12  # commands of a group on one line
+_NO_NUMBER = re.compile(r"(.*) is not (?:a valid|in the range)")
+_NO_COMMAND = re.compile(r"No such command '(.*?)'")
 
 
 def report(error: BaseException) -> int:
@@ -82,9 +86,29 @@ def from_click(error: click.ClickException) -> UsageError:
         names = [name for param in ctx.command.params for name in param.opts] if ctx else []
         if near := nearest(error.option_name, [name for name in names if name.startswith("--")]):
             hint = f"did you mean {near[0]}?"
+    if isinstance(error, click.BadParameter):
+        message = number_problem(error) or message
+    if ctx is not None and isinstance(ctx.command, click.Group) and (name := _NO_COMMAND.match(message)):
+        return unknown_command(name.group(1), ctx.command.list_commands(ctx), ctx.command_path)
     if hint is None and ctx is not None:
         hint = f"{ctx.command_path} --help shows how it is used"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def number_problem(error: click.BadParameter) -> str:
+    """`--tail: found -1, expected a whole number of at least 0`; empty: something else is wrong."""
+    kind = error.param.type if error.param is not None else None
+    match = _NO_NUMBER.match(error.message)
+    if match is None or error.param is None or not isinstance(kind, (type(click.INT), type(click.FLOAT))):
+        return ""
+    number = "a whole number" if isinstance(kind, type(click.INT)) else "a number"
+    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
+    if low is not None:
+        number += f" from {low} to {high}" if high is not None else f" of at least {low}"
+    elif high is not None:
+        number += f" of at most {high}"
+    name = error.param.opts[-1] if isinstance(error.param, click.Option) else error.param.human_readable_name
+    return f"{name}: found {match.group(1)}, expected {number}"
 
 
 def unknown_command(name: str, known: Sequence[str], group: str) -> UsageError:
@@ -92,7 +116,8 @@ def unknown_command(name: str, known: Sequence[str], group: str) -> UsageError:
         return UsageError(f"no such command: {name}", hint=f"did you mean {group} {near[0]}?")
     if "run" in known and os.path.isfile(name):
         return UsageError(f"no such command: {name}", hint=f"to run it: {group} run {name}")
-    return UsageError(f"no such command: {name}", hint=f"{group} --help lists the commands")
+    listed = f"{group} --help lists the commands" if len(known) > MOST_LISTED else f"{group} has {', '.join(known)}"
+    return UsageError(f"no such command: {name}", hint=listed)
 
 
 def wants_traceback() -> bool:

@@ -20,6 +20,7 @@ from longboat.core.jobs import (
 from longboat.specs.elastic_commands import fixed_count, impossible_range, range_of_command, without_range
 from longboat.specs.fields.field_table import ROLE_FIELDS
 from longboat.specs.fields.node_counts import MAX_NODES, NodeRange
+from longboat.specs.fields.other_names import is_named
 from longboat.specs.fields.rules import clean_target, is_below
 from longboat.specs.fields.scalars import FieldPath, nearest, quote
 from longboat.specs.yaml.yaml_tree import YamlNode
@@ -84,7 +85,7 @@ def _check_run(roles: dict[str, dict[str, Any]], given: dict[str, YamlNode], roo
         return
     written = given["roles"].value if _is_given(given, "roles") else None
     if not isinstance(written, dict):
-        if not _is_given(given, "roles"):
+        if not _is_given(given, "roles") and not is_named("run", given):
             at.problem(root, 'the field "run" is missing: the command to run', hint="for example run: python train.py")
         return
     for name in roles:

@@ -15,7 +15,7 @@ from longboat.specs.fields.rules import is_secret_name, suggest_name
 from longboat.specs.fields.scalars import FieldPath, nearest
 from longboat.specs.params import mentioned, with_params
 from longboat.specs.substitution import substitute
-from longboat.specs.yaml.mapping_file import FileHints, open_at_once, read_mapping
+from longboat.specs.yaml.mapping_file import FileHints, open_at_once, read_mapping, shown_name
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
 
 _MAX_SCRIPT_BYTES = 1 << 20  # only its first comments are read for settings
@@ -43,7 +43,7 @@ def read_job(
         trees.append(from_python(fields, place=SourcePosition(), path="", mistakes=mistakes))
     if any(tree is None for tree in trees):
         mistakes.raise_if_any()  # what a half-read file seems to lack would only mislead
-    root = YamlNode({}, SourcePosition(str(files[0]), 1, 1) if files else SourcePosition())
+    root = YamlNode({}, SourcePosition(shown_name(files[0]), 1, 1) if files else SourcePosition())
     for tree in trees:
         if tree is not None:
             root = merge(root, tree)

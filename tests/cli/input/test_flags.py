@@ -35,6 +35,7 @@ def fields(*args: str, environment: dict[str, str] | None = None, cwd: Path = CW
         ("--label a=b --label c=", {"labels": {"a": "b", "c": ""}}),
         ("--artifact *.png --queue q --priority 5", {"artifacts": ["*.png"], "queue": "q", "priority": 5}),
         ("--retries 2 --timeout 1h --grace 5s", {"retries": 2, "timeout": "1h", "grace": "5s"}),
+        ("--priority 99999999999", {"priority": 99999999999}),
         ("--stall 15m --setup true", {"stall": "15m", "setup": "true"}),
         ("--include *.bin --include x", {"include": ["*.bin", "x"]}),
         (

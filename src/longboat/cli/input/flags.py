@@ -43,7 +43,7 @@ def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd
 
 def number(text: str) -> object:
     """Parse a whole number; any other text is left for the job reader to validate."""
-    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
+    return int(text) if re.fullmatch(r"-?[0-9]{1,40}", text) else text
 
 
 def absolute(place: str, cwd: Path) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.words import nearest
 from longboat.specs.yaml.mapping_file import STDIN
@@ -39,7 +41,7 @@ def resolve(
     if words and is_job_file(words[0]):
         return RunTarget(files=tuple(from_files(words)), arguments=tuple(command))
     if words and command:
-        raise UsageError("both a file and a command after --", hint="longboat run FILE, or longboat run -- COMMAND")
+        raise UsageError("both a file and a command after --", hint=f"{asked()} FILE, or {asked()} -- COMMAND")
     if command:
         return from_command(command, cwd=cwd, home=home)
     if workdir is not None:
@@ -47,12 +49,18 @@ def resolve(
     return from_script(words[0], words[1:], cwd=cwd, home=home)
 
 
+def asked() -> str:
+    """The command that was given these words, as its user wrote it."""
+    ctx = click.get_current_context(silent=True)
+    return ctx.command_path if ctx is not None else "longboat run"
+
+
 def from_files(words: Sequence[str]) -> list[Path]:
     strange = next((word for word in words if not is_job_file(word)), None)
     if strange is not None:
         raise UsageError(
             f"{strange} is not a job file",
-            hint=f"what is for the job's command comes after --: longboat run {words[0]} -- {strange}",
+            hint=f"what is for the job's command comes after --: {asked()} {words[0]} -- {strange}",
         )
     return [Path(word) for word in words]
 
@@ -100,7 +108,7 @@ def in_workdir(script: str, arguments: Sequence[str], *, cwd: Path, workdir: str
     if len(inside) == 2 and not os.path.samefile(*inside):
         raise UsageError(
             f"{script} may be {there} or {here}",
-            hint=f"write one of them in full: longboat run --workdir {workdir} {here}",
+            hint=f"write one of them in full: {asked()} --workdir {workdir} {here}",
         )
     notices: tuple[str, ...] = ()
     if inside[0] == there != here and here.is_file() and not os.path.samefile(there, here):
@@ -119,25 +127,25 @@ def starter(path: Path, name: str) -> list[str]:
         return ["bash" if path.suffix == ".bash" else "sh", name]
     raise UsageError(
         f"{name} is neither a Python or shell script, nor executable, nor a job file",
-        hint=f"chmod +x {name}, or longboat run -- PROGRAM {name}",
+        hint=f"chmod +x {name}, or {asked()} -- PROGRAM {name}",
     )
 
 
 def missing_script(script: str, arguments: Sequence[str], path: Path) -> Exception:
     if path.is_dir():
         job_file = next((name for name in ("job.yaml", "longboat.yaml") if (path / name).is_file()), None)
-        hint = f"longboat run {os.path.join(script, job_file)}" if job_file else "name the script or the job file in it"
+        hint = f"{asked()} {os.path.join(script, job_file)}" if job_file else "name the script or the job file in it"
         return UsageError(f"{script} is a folder", hint=hint)
     if path.exists():
         return UsageError(f"{script} is a device or a pipe", hint="name a script or a job file (.yaml, .yml, .json)")
     from shutil import which
 
     if "/" not in script and which(script):
-        return UsageError(f"{script} is not a file here", hint=f"longboat run -- {' '.join((script, *arguments))}")
+        return UsageError(f"{script} is not a file here", hint=f"{asked()} -- {' '.join((script, *arguments))}")
     if " " in script and not arguments and which(script.split()[0]):
         import shlex
 
-        return NotFound(f"no such file: {script}", hint=f"a line for the shell: longboat run -- {shlex.quote(script)}")
+        return NotFound(f"no such file: {script}", hint=f"a line for the shell: {asked()} -- {shlex.quote(script)}")
     return NotFound(f"no such file: {script}", hint=nearest_file(path))
 
 

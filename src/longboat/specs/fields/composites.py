@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from longboat.core.jobs import Value
+from longboat.specs.fields.other_names import is_named, our_name
 from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, nearest, quote
 from longboat.specs.yaml.yaml_tree import YamlNode
 
@@ -56,7 +57,8 @@ class Shape(Value, frozen=True):
                 if value is not None or field.null:
                     values[key] = value
         for field in self.fields:
-            if field.required and (field.name not in node.value or node.value[field.name].value is None):
+            is_there = field.name in node.value and node.value[field.name].value is not None
+            if field.required and not is_there and not is_named(field.name, node.value):
                 at.problem(node, f'the field "{field.name}" is missing: {field.kind.expected}')
         if self.build is None:
             return values
@@ -80,7 +82,8 @@ class Shape(Value, frozen=True):
             return
         shown = key if len(key) <= 60 else key[:57] + "..."
         names = [field.name for field in self.fields]
-        close = nearest(key, names)
+        ours = our_name(key, names)
+        close = f'; did you mean "{ours}"?' if ours else nearest(key, names)
         allowed = "" if close else "; allowed: " + ", ".join(names)
         at.mistakes.add(node.keys.get(key, node.place), at.into(shown).path, f"unknown field{close or allowed}")
 

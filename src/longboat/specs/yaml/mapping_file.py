@@ -30,7 +30,7 @@ def read_mapping(path: Path, mistakes: Mistakes, hints: FileHints, *, here: Path
     """None with the reason among the mistakes; NotFound where there is no file. `here`: what the path starts from."""
     from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES
 
-    name = "stdin" if str(path) == STDIN else str(path)
+    name = shown_name(path)
     place = SourcePosition(name)
     try:
         if str(path) == STDIN:
@@ -49,6 +49,11 @@ def read_mapping(path: Path, mistakes: Mistakes, hints: FileHints, *, here: Path
         mistakes.add(place, "", f"cannot be read: {getattr(bad, 'strerror', None) or 'the name is not valid'}")
         return None
     return _mapping(data, name, mistakes, hints)
+
+
+def shown_name(path: Path) -> str:
+    """What messages call a file."""
+    return "stdin" if str(path) == STDIN else str(path)
 
 
 @functools.cache

@@ -20,7 +20,9 @@ def test_set_show_unset(longboat: Longboat, home: Path) -> None:
     assert longboat("config", "show", "kubernetes.storage.claim").out == "training\n"
     assert '"namespace": "vision"' in longboat("config", "show", "-o", "json").out
     assert longboat("config", "show", "contexts.lab").out == "namespace: vision\n"
-    longboat("config", "unset", "kubernetes.storage.claim")
+    said = longboat("config", "unset", "kubernetes.storage.claim")
+    assert said.err == f"longboat: kubernetes.storage.claim is not set any more in {home / 'config.yaml'}\n"
+    assert "kubernetes.storage.claim was not set" in longboat("config", "unset", "kubernetes.storage.claim").err
     gone = longboat("config", "show", "kubernetes.storage", code=NotFound.exit_code)
     assert "kubernetes.storage is not set" in gone.err
 

@@ -64,6 +64,12 @@ def test_jobs_that_fit_have_no_refusal(fitting: Job, here: LocalMachine) -> None
 
 REFUSED: list[tuple[Job, LocalMachine, str, str]] = [
     (job(roles=(role(gpus=1),)), machine(), "1 GPU (1 x 1) and there are 0", "`gpus: 0`"),
+    (
+        job(roles=(role(gpus=Gpus(count=8, type="B200")),)),
+        machine(),
+        "8 GPUs (1 x 8 B200) and there are 0",
+        "`gpus: 0`",
+    ),
     (job(roles=(role(nodes=2, gpus=8),)), machine(H100, T4), "16 GPUs (2 x 8)", "`nodes: 1` with `gpus: 2`"),
     (job(roles=(role(nodes=4, gpus=1),)), machine(H100, T4), "4 GPUs", "`nodes: 2` with `gpus: 1` each"),
     (job(roles=(role(gpus=Gpus(count=1, type="B200")),)), machine(H100, T4), "B200", "type"),

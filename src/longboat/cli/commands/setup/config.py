@@ -41,9 +41,21 @@ def set_command(key: str, value: str) -> None:
 @click.argument("key")
 def unset_command(key: str) -> None:
     """Remove one key."""
-    from longboat.engines.kubernetes.settings import write_setting
+    from longboat.engines.kubernetes.settings import path_of, write_setting
 
+    known = value_of(key) is not None
     write_setting(os.environ, key, None)
+    say(f"longboat: {key} {'is not set any more' if known else 'was not set'} in {path_of(os.environ)}")
+
+
+def value_of(key: str) -> Any:
+    """What is set there; None: nothing."""
+    from longboat.engines.kubernetes.settings import set_values
+
+    value: Any = set_values(os.environ)
+    for part in filter(None, key.split(".")):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 @command.command("show")
@@ -51,13 +63,9 @@ def unset_command(key: str) -> None:
 @output_option("yaml", "json")
 def show_command(key: str | None, output: str) -> None:
     """Print the settings, or one of them."""
-    from longboat.engines.kubernetes.settings import set_values
-
-    value: Any = set_values(os.environ)
-    for part in (key or "").split(".") if key else []:
-        if not isinstance(value, dict) or part not in value:
-            raise NotFound(f"{key} is not set", hint="`longboat config show` prints what is set")
-        value = value[part]
+    value = value_of(key or "")
+    if value is None:
+        raise NotFound(f"{key} is not set", hint="`longboat config show` prints what is set")
     if isinstance(value, (dict, list)):
         write(value, output)
     else:
