@@ -61,6 +61,7 @@ RAISES = 'print("before it", flush=True)\nraise ValueError("the loss is NaN")\n'
 def dashboard(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Dashboard]:
     """One server for all tests: runs have names of their own."""
     dashboard = Dashboard(tmp_path_factory.mktemp("dashboard"))
+    dashboard.environment["LONGBOAT_GPUS"] = "0,1,2"  # stated ones
     dashboard.run("kept", RAISES)
     dashboard.wait_for("kept", "failed")
     (dashboard.folder / "tried.py").write_text(TRIED)
@@ -195,6 +196,69 @@ def test_keys(page: Any) -> None:
     assert page.evaluate("document.documentElement.dataset.theme") != before
 
 
+def test_keys_go_from_gpu_to_gpu(page: Any, dashboard: Dashboard) -> None:
+    dashboard.run("holds", "import time\ntime.sleep(600)\n", "--gpus", "1")
+    dashboard.wait_for("holds", "running")
+    open_page(page, "gpus")
+    page.get_by_role("link", name="holds").first.wait_for()
+    cells, chosen = page.locator(".slots .gpu"), page.locator(".gpu[aria-current=true]")
+    page.keyboard.press("l")
+    chosen.wait_for()
+    held = [at for at in range(3) if "held" in cells.nth(at).inner_text()]
+    assert chosen.get_attribute("title") == cells.first.get_attribute("title") and len(held) == 1
+    for key, at in (("l", 1), ("l", 2), ("l", 2), ("h", 1), ("h", 0), ("h", 0)):  # the last one and the first one stay
+        page.keyboard.press(key)
+        page.locator(f".gpu[aria-current=true][title^='GPU {at},']").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").get_by_text("GPU to the left, to the right").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    for _ in range(held[0]):
+        page.keyboard.press("l")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="holds").wait_for()
+    dashboard.longboat("stop", "holds")
+
+
+def test_the_key_that_retries_pools(page: Any) -> None:
+    """The page is given the report of an autoscaler; what is asked of the server is answered by it."""
+    scaled = {"name": "local", "ok": True, "decisions": [], "history": [], "pools": [{"name": "gpu", "size": 1}]}
+    page.route("**/api/autoscaler", lambda route: route.fulfill(json={"clusters": [scaled]}))
+    open_page(page, "autoscaler")
+    settle(page, "autoscaler")
+    page.keyboard.press("?")
+    page.get_by_role("dialog").get_by_text("retry pools that are off or in back-off").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.keyboard.press("r")
+    page.locator(".toast").get_by_text("This machine has no autoscaler").wait_for()
+
+
+LATE_RELOAD = """async () => {
+  const { html, render } = await import("./static/lib/html.js")
+  const { useLoad } = await import("./static/lib/parts.js")
+  const asked = {}, reloads = {}, box = document.createElement("div")
+  const Part = ({ id }) => {
+    const { data, reload } = useLoad(() => new Promise((answer) => (asked[id] = [...(asked[id] || []), answer])), [id])
+    reloads[id] = reload
+    return html`<p>${data || "nothing yet"}</p>`
+  }
+  const until = async (is) => { while (!is()) await new Promise((done) => setTimeout(done, 5)) }
+  render(html`<${Part} id="before" />`, box)
+  await until(() => asked.before)
+  render(html`<${Part} id="after" />`, box)
+  await until(() => asked.after)
+  reloads.before()  // a timer of what was shown before
+  asked.after[0]("after")
+  await until(() => box.textContent !== "nothing yet")
+  return [box.textContent, asked.before.length]
+}"""
+
+
+def test_a_late_timer_of_the_page_before_does_not_hide_this_one(page: Any) -> None:
+    assert page.evaluate(LATE_RELOAD) == ["after", 1]
+
+
 def test_filters_that_hide_everything_say_so(page: Any) -> None:
     row_of(page, "kept").wait_for()
     open_page(page, "runs?q=nosuchrun&phase=failed")
@@ -296,6 +360,8 @@ def test_trials_side_by_side_and_the_sweep_that_they_are_of(page: Any) -> None:
     page.keyboard.press("b")
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="tried-t1").wait_for()
+    open_page(page, "sweeps")
+    row_of(page, "tried").get_by_text("2 of 2").wait_for()
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)])

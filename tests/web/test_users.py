@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from longboat.autoscaler.model.snapshot import ProviderFailure
+from longboat.autoscaler.observe.orders import OrderBook, OrderStore
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.install.controller_manifests import rules_of
@@ -130,6 +132,24 @@ def test_the_clusters_rights_decide_who_sees_and_stops_what(dashboard: ProxiedDa
     stopped = dashboard.ask("alice", "POST", stop, {})
     assert stopped.status == 200, stopped.data
     assert dashboard.bench.engine.wait("theirs", timeout_s=60).phase == "stopped"
+
+
+def test_pools_are_retried_with_the_rights_of_who_asks(
+    dashboard: ProxiedDashboard, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = dashboard.bench.namespace
+    monkeypatch.setattr("longboat.web.views.scaling.lease_namespace", lambda _client: namespace)  # of no other test
+    failure = ProviderFailure(pool="gpu", kind="stockout", at=1.0, message="nothing is left")
+    orders = OrderStore(dashboard.bench.engine.client, namespace)
+    orders.load()
+    orders.save(OrderBook(failures=(failure,)))
+    bind(kubectl, "alice", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "update"]}])
+    retry = "/api/autoscaler/lab/retry"
+    refused = dashboard.ask("bob", "POST", retry, {})
+    assert refused.status == 403 and "configmaps" in refused.data["error"], refused.data
+    assert dashboard.ask("alice", "POST", retry, {}).data == {"retried": ["gpu"]}
+    assert orders.load().failures == ()
+    assert dashboard.ask("alice", "POST", retry, {}).data == {"retried": []}
 
 
 def test_a_name_without_the_proxys_proof_is_nobodys(dashboard: ProxiedDashboard) -> None:

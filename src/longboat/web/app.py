@@ -40,7 +40,7 @@ from longboat.web.views.curves import run_curves
 from longboat.web.views.fleet import nodes, queue, services
 from longboat.web.views.logs import LogStreams, log_window, stream_query
 from longboat.web.views.one_run import ACTIONS, SUBMITTING, act, checkpoints, run_page
-from longboat.web.views.scaling import ScalingHistory, WhatIf, autoscalers
+from longboat.web.views.scaling import ScalingHistory, WhatIf, autoscalers, retry_pools
 from longboat.web.views.set_up import clusters
 from longboat.web.views.studies import compare, one_sweep, sweeps
 from longboat.web.watching import Watchers
@@ -148,14 +148,17 @@ class Dashboard:
         if request.scope.get(USER_KEY) and action in SUBMITTING:
             hint = "copy the command and run it where the job's files and secrets are"
             raise Rejected(403, f"{action}: this dashboard submits nothing in the name of others", hint=hint)
-        if self.readonly:
-            raise Rejected(403, "this dashboard is read-only", hint="longboat ui without --read-only")
+        self._check_changes()
         if action not in ACTIONS:
             raise Rejected(404, f"{action!r} is nothing that can be done to a run", hint=f"one of {', '.join(ACTIONS)}")
         options = await body_of(request)
         answer = await self.threads.answer(request, place.name, lambda: act(place, run, action, options))
         self.watchers.nudge(place.name)
         return answer
+
+    def _check_changes(self) -> None:
+        if self.readonly:
+            raise Rejected(403, "this dashboard is read-only", hint="longboat ui without --read-only")
 
     async def logs(self, request: Request) -> Response:
         place, run = self._run(request)
@@ -217,6 +220,11 @@ class Dashboard:
     async def autoscaler(self, request: Request) -> Response:
         return await self.threads.answer(request, ALL_PLACES, lambda: autoscalers(self.listed(request), self.history))
 
+    async def retry_pools(self, request: Request) -> Response:
+        place = find_place(self.places(request), request.path_params["cluster"])
+        self._check_changes()
+        return await self.threads.answer(request, place.name, retry_pools, place)
+
     async def simulate(self, request: Request) -> Response:
         asked = await body_of(request)
         return await self.threads.answer(request, SIMULATIONS, lambda: self.what_if.answer(self.listed(request), asked))
@@ -254,6 +262,7 @@ class Dashboard:
             Route("/api/queue", read(self.queue)),
             Route("/api/services", read(self.services)),
             Route("/api/autoscaler", read(self.autoscaler)),
+            Route("/api/autoscaler/{cluster}/retry", read(self.retry_pools), methods=["POST"]),
             Route("/api/simulate", read(self.simulate), methods=["POST"]),
             Route("/api/clusters", read(self.clusters)),
             Route("/api/{rest:path}", self.nothing, methods=["GET", "POST"]),

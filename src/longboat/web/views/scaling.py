@@ -16,6 +16,7 @@ import msgspec
 
 from longboat.autoscaler.model.pools_file import read_pools
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, Pool
+from longboat.autoscaler.observe.orders import OrderStore
 from longboat.autoscaler.report.status import REFRESH_S, Report
 from longboat.autoscaler.service import read_status
 from longboat.core.errors import LongboatError, NotFound, UsageError
@@ -129,6 +130,14 @@ def autoscaler_of(report: Report, leader: str | None, pools: Sequence[Pool]) -> 
         ],
         "cost_per_hour": round(cost, 4) if known else None,
     }
+
+
+def retry_pools(place: ShownPlace) -> dict[str, Any]:
+    """`autoscaler retry`: pools that are off or in back-off are asked again at once."""
+    if not isinstance(place.engine, KubernetesEngine):
+        raise NotFound(f"{place.title} has no autoscaler")
+    client = place.engine.client
+    return {"retried": OrderStore(client, lease_namespace(client)).retry(())}
 
 
 def gpu_point(report: Report, pools: Sequence[Pool], runs: Iterable[RunStatus]) -> dict[str, int]:

@@ -65,12 +65,13 @@ function options({ width, height, series, time, log, marks, stepped, legend, uPl
   return {
     width,
     height,
+    padding: [8, 8, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: "page" }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { time }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) } },
     axes: [
       { ...axis, size: 24, ...(time ? { values: clockTicks } : { values: (_, places) => places.map(ticks || value) }), space: width < 420 ? 90 : 60 },
-      { ...axis, size: 48, values: (_, places) => places.map((tick) => (tick === null ? "" : value(tick))) },
+      { ...axis, size: (_, words) => 14 + 7 * Math.max(2, ...(words || []).map((word) => word.length)), values: (_, places) => places.map((tick) => (tick === null ? "" : value(tick))) },
     ],
     series: [
       {},
@@ -187,13 +188,14 @@ export function Histogram({ values, label, mark }) {
   for (const given of sorted) bins[Math.min(bins.length - 1, Math.floor(((given - low) / (high - low || 1)) * bins.length))] += 1
   const top = Math.max(...bins, 1)
   const step = width / bins.length
+  const at = (given) => (width * Math.max(0, Math.min(1, (given - low) / (high - low || 1))))
   return html`<div ref=${box}>
     <svg class="plot" width=${width} height=${height} role="img" aria-label=${label}>
       ${bins.map((number, at) => html`<rect class="col" x=${(at * step + 0.5).toFixed(1)} width=${Math.max(1, step - 1).toFixed(1)} y=${(height - 20 - ((height - 26) * number) / top).toFixed(1)} height=${(((height - 26) * number) / top).toFixed(1)} />`)}
       <path class="axis" d=${`M0 ${height - 19.5}H${width}`} />
       <text x="0" y=${height - 5}>${value(low)} s</text>
       <text x=${width} y=${height - 5} text-anchor="end">${value(high)} s</text>
-      ${mark !== undefined && html`<text x=${width / 2} y=${height - 5} text-anchor="middle">median ${value(mark)} s</text>`}
+      ${mark !== undefined && html`<path class="cursor" d=${`M${at(mark).toFixed(1)} 4V${height - 20}`} /><text x=${at(mark) + (at(mark) > width / 2 ? -5 : 5)} y="13" text-anchor=${at(mark) > width / 2 ? "end" : "start"}>median ${value(mark)} s</text>`}
     </svg>
   </div>`
 }

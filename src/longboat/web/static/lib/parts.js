@@ -39,8 +39,9 @@ export async function copy(text, what = "Command") {
   toast(`${what} copied`, { icon: "succeeded", kind: "ok" })
 }
 
+/** A command breaks between its words: `--on` is not torn. */
 export const Command = ({ text }) => html`<div class="cmd">
-  <code>${text}</code>
+  <code>${text.split(" ").map((word, at) => html`${at > 0 && " "}<span>${word}</span>`)}</code>
   <button class="btn plain icon" aria-label=${`Copy: ${text}`} onClick=${() => copy(text)}><${Icon} name="copy" /></button>
 </div>`
 
@@ -94,7 +95,9 @@ export const Problem = ({ error, retry }) => html`<${Note}
 export function useLoad(ask, inputs) {
   const [state, setState] = useState({ data: null, error: null, of: null })
   const turn = useRef(0)
+  const wanted = useRef(null)
   const reload = useCallback(async () => {
+    if (wanted.current !== reload) return // a timer of what was shown before: its answer would hide that of what is shown now
     const mine = ++turn.current
     try {
       const data = await ask()
@@ -104,6 +107,7 @@ export function useLoad(ask, inputs) {
       if (mine === turn.current) setState((before) => ({ data: before.of === reload ? before.data : null, error, of: reload }))
     }
   }, inputs)
+  wanted.current = reload
   useEffect(() => {
     reload()
     return () => {

@@ -109,3 +109,6 @@ export function underPhase(row) {
   if (!row.attempt) return ""
   return row.retries ? `attempt ${row.attempt} of ${row.retries + 1}` : `attempt ${row.attempt}`
 }
+
+/** That runs can be listed and stopped lets none of them in. */
+export const isAboutTheList = (step) => /^longboat (ps|stop)\b/.test(step)

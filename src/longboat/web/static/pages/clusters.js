@@ -35,15 +35,15 @@ export default function Clusters() {
   const made = data.clusters || []
   return html`<div class="head"><h1>Clusters</h1><p class="muted">${plural(store.clusters.length, "place")} shown here; ${count(made.length)} made from this machine.</p></div>
     <div class="stack">
-      <${Card} id="places" title="Places"><div class="scroll" tabindex="0" role="region" aria-label="Table of places"><table class="grid">
+      <${Card} id="places" title="Places"><div class="scroll" tabindex="0" role="region" aria-label="Table of places"><table class="grid stacked">
         <thead><tr><th scope="col">Place</th><th scope="col">Kind</th><th scope="col">State</th><th scope="col">Namespace</th><th scope="col" class="num">Runs</th></tr></thead>
-        <tbody>${store.clusters.map((cluster) => html`<tr key=${cluster.name}><th scope="row"><b>${cluster.title || cluster.name}</b><span class="small">${cluster.context || ""}</span></th><td>${cluster.kind}</td>
-          <td><${State} state=${cluster.ok ? "done" : cluster.loading ? "waiting" : "failed"} word=${cluster.ok ? "answers" : cluster.loading ? "loading" : "does not answer"} /><span class="small">${cluster.error || ""}</span></td><td>${cluster.namespace || "-"}</td>
-          <td class="num">${count([...store.runs.values()].filter((row) => row.cluster === cluster.name).length)}</td></tr>`)}</tbody>
+        <tbody>${store.clusters.map((cluster) => html`<tr key=${cluster.name}><th scope="row"><b>${cluster.title || cluster.name}</b><span class="small">${cluster.context && cluster.context !== (cluster.title || cluster.name) ? cluster.context : ""}</span></th><td data-label="Kind">${cluster.kind}</td>
+          <td data-label="State"><${State} state=${cluster.ok ? "done" : cluster.loading ? "waiting" : "failed"} word=${cluster.ok ? "answers" : cluster.loading ? "loading" : "does not answer"} /><span class="small">${cluster.error || ""}</span></td><td data-label="Namespace">${cluster.namespace || "-"}</td>
+          <td data-label="Runs" class="num">${count([...store.runs.values()].filter((row) => row.cluster === cluster.name).length)}</td></tr>`)}</tbody>
       </table></div></${Card}>
       ${made.map((cluster) => html`<${Card} key=${cluster.name} id=${`cluster-${cluster.name}`} title=${cluster.name} sub=${[cluster.phase, plural((cluster.hosts || []).length, "host"), cluster.changed && `last step ${clock(cluster.changed)}`].filter(Boolean).join(", ")}>
         ${cluster.hosts?.length > 0 && html`<${Steps} cluster=${cluster} />`}${cluster.command && html`<div class="body foot"><${Command} text=${cluster.command} /></div>`}
       </${Card}>`)}
-      ${!made.length && html`<${Empty} title="No cluster was made from this machine"><p class="soft">Hosts with GPUs become a cluster with one file and one command; its progress is shown here.</p><${Command} text="longboat cluster init > cluster.yaml" /><${Command} text="longboat cluster up cluster.yaml" /></${Empty}>`}
+      ${!made.length && html`<${Empty} title="No cluster was made from this machine"><p class="soft">Hosts with GPUs become a cluster with one file and one command; its progress is shown here.</p><${Command} text="longboat cluster init ubuntu@gpu-1 ubuntu@gpu-2" /><${Command} text="longboat cluster up cluster.yaml" /></${Empty}>`}
     </div>`
 }

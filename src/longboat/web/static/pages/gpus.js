@@ -1,10 +1,11 @@
 // Every node a row, every GPU a cell: who has it, whether it works; and who waits, why, what would let them in.
 import { get } from "../lib/api.js"
 import { bytes, capital, count, now, plural, seconds, span } from "../lib/format.js"
-import { html, useMemo, useState } from "../lib/html.js"
+import { html, useEffect, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 import { Empty, Icon, Loading, Note, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
 import { go, runHref, setQuery } from "../lib/router.js"
+import { isAboutTheList } from "../lib/rows.js"
 import { clusterTitle, useStore } from "../lib/store.js"
 
 const REFRESH_MS = 3000
@@ -26,12 +27,12 @@ function useHues(clusters, by) {
 /** Neighbouring cells that belong to one run stand under one name. */
 function stretches(node) {
   const groups = []
-  for (const gpu of node.gpus || []) {
+  for (const [at, gpu] of (node.gpus || []).entries()) {
     const state = node.state === "lost" ? "lost" : node.state === "coming" ? "boot" : gpu.state === "free" && node.state === "cordoned" ? "cordon" : gpu.state
     const name = gpu.id ? `${gpu.cluster}/${gpu.id}` : gpu.holder ? `held by ${gpu.holder}` : state
     const last = groups[groups.length - 1]
-    if (last && last.name === name) last.gpus.push({ ...gpu, state })
-    else groups.push({ name, gpus: [{ ...gpu, state }] })
+    if (last && last.name === name) last.gpus.push({ ...gpu, state, at })
+    else groups.push({ name, gpus: [{ ...gpu, state, at }] })
   }
   return groups
 }
@@ -40,7 +41,7 @@ const WORDS = { free: "free", cordon: "-", broken: "x", lost: "x", boot: "..." }
 const STATES = { free: "free", cordon: "cordoned", broken: "broken", lost: "lost with its node", boot: "coming" }
 const KINDS = { free: "idle", cordon: "cordon", broken: "broken", lost: "broken", boot: "boot", idle: "unused", used: "" }
 
-function Cell({ gpu, hue }) {
+function Cell({ gpu, hue, chosen }) {
   const held = gpu.state === "used" || gpu.state === "idle"
   const use = gpu.use === null || gpu.use === undefined ? "" : Math.round(gpu.use)
   const told = [
@@ -51,21 +52,21 @@ function Cell({ gpu, hue }) {
     gpu.power && `${Math.round(gpu.power)} W`,
   ].filter(Boolean).join(", ")
   const hot = held && gpu.throttle > 0.05
-  return html`<li class=${`gpu ${hot ? "hot" : KINDS[gpu.state]}`} title=${`${told}${hot ? ", slowed by heat or power" : ""}`} style=${held ? { "--c": `var(--${hue})`, "--u": `${use || 0}%` } : null}>
+  return html`<li class=${`gpu ${hot ? "hot" : KINDS[gpu.state]}`} aria-current=${chosen ? "true" : null} title=${`${told}${hot ? ", slowed by heat or power" : ""}`} style=${held ? { "--c": `var(--${hue})`, "--u": `${use || 0}%` } : null}>
     <span class="sr">${told}</span><span aria-hidden="true">${hot && html`<${Icon} name="warning" />`}${held ? use : WORDS[gpu.state]}</span>
   </li>`
 }
 
-function Held({ group, hues, by }) {
+function Held({ group, hues, by, chosen }) {
   const [first] = group.gpus
   const hue = hues.get(by === "person" ? first.owner : group.name) || "text-3"
   return html`<div class="held" style=${{ "--n": group.gpus.length }}>
     <span class="who" title=${[first.id, first.owner].filter(Boolean).join(", ")}>${first.id ? html`<a href=${runHref(first)}>${first.id}</a> ${first.owner || ""}${first.state === "idle" ? html` <small>not used</small>` : ""}` : first.holder || STATES[first.state] || first.state}</span>
-    <ul>${group.gpus.map((gpu) => html`<${Cell} key=${gpu.number} gpu=${gpu} hue=${hue} />`)}</ul>
+    <ul>${group.gpus.map((gpu) => html`<${Cell} key=${gpu.number} gpu=${gpu} hue=${hue} chosen=${gpu.at === chosen} />`)}</ul>
   </div>`
 }
 
-function NodeRow({ node, hues, by, selected }) {
+function NodeRow({ node, hues, by, selected, chosen }) {
   const gpus = node.gpus || []
   const held = gpus.filter((gpu) => gpu.state === "used" || gpu.state === "idle").length
   const bad = node.state === "lost" || gpus.some((gpu) => gpu.state === "broken")
@@ -73,17 +74,17 @@ function NodeRow({ node, hues, by, selected }) {
   return html`<li class="node" data-selected=${selected ? "" : null}>
     <div class="id"><b class="cut" title=${node.name}>${node.name}</b>
       <small class=${bad ? "bad" : ""} title=${told}>${bad ? html`<${Icon} name="failed" />` : node.state === "cordoned" ? html`<${Icon} name="cordon" />` : ""}<span class="cut">${told}</span></small></div>
-    <div class="slots" style=${{ "--of": Math.max(8, gpus.length) }}>${gpus.length ? stretches(node).map((group) => html`<${Held} key=${group.gpus[0].number} group=${group} hues=${hues} by=${by} />`) : html`<span class="muted no-gpu">no GPU${node.cpu ? `, ${count(node.cpu)} cores` : ""}</span>`}</div>
+    <div class="slots" style=${{ "--of": Math.max(8, gpus.length) }}>${gpus.length ? stretches(node).map((group) => html`<${Held} key=${group.gpus[0].number} group=${group} hues=${hues} by=${by} chosen=${chosen} />`) : html`<span class="muted no-gpu">no GPU${node.cpu ? `, ${count(node.cpu)} cores` : ""}</span>`}</div>
     <div class="use">${gpus.length > 0 && html`<b>${held} of ${gpus.length}</b>held`}</div>
   </li>`
 }
 
 /** More than a hundred nodes: one small square for each GPU, a column for each node. */
-function Heat({ cluster, nodes, hues, by, selected }) {
+function Heat({ cluster, nodes, hues, by, selected, chosen }) {
   return html`<div class="heat">${nodes.map(
     (node) => html`<ul key=${node.name} title=${node.name} aria-label=${node.name} data-selected=${selected === `${cluster}/${node.name}` ? "" : null}>${stretches(node).flatMap((group) => group.gpus.map((gpu) => {
       const hue = hues.get(by === "person" ? gpu.owner : group.name) || "text-3"
-      return html`<li class=${`gpu ${KINDS[gpu.state]}`} onClick=${() => gpu.id && go(runHref(gpu))} title=${`${node.name}, GPU ${gpu.number}: ${gpu.id || STATES[gpu.state] || gpu.state}`} style=${gpu.id ? { "--c": `var(--${hue})` } : null}><span class="sr">${gpu.id || STATES[gpu.state] || gpu.state}</span></li>`
+      return html`<li class=${`gpu ${KINDS[gpu.state]}`} aria-current=${selected === `${cluster}/${node.name}` && gpu.at === chosen ? "true" : null} onClick=${() => gpu.id && go(runHref(gpu))} title=${`${node.name}, GPU ${gpu.number}: ${gpu.id || STATES[gpu.state] || gpu.state}`} style=${gpu.id ? { "--c": `var(--${hue})` } : null}><span class="sr">${gpu.id || STATES[gpu.state] || gpu.state}</span></li>`
     }))}</ul>`,
   )}</div>`
 }
@@ -95,18 +96,17 @@ function sums(nodes) {
 }
 const told = (sum) => [`${count(sum.held)} held`, `${count(sum.free)} free`, sum.unused && `${sum.unused} held, not used`, sum.broken && `${sum.broken} broken or lost`, sum.cordoned && `${sum.cordoned} cordoned`, sum.coming && `${sum.coming} coming`].filter(Boolean).join(", ")
 
-function Place({ cluster, hues, by, selected }) {
+function Place({ cluster, hues, by, selected, chosen }) {
   const nodes = cluster.nodes || []
   const sum = sums(nodes)
   return html`<section class="place" aria-labelledby=${`p-${cluster.name}`}>
     <header><h2 id=${`p-${cluster.name}`}>${clusterTitle(cluster.name)}</h2><span class="soft">${plural(nodes.length, "node")}, ${plural(sum.all, "GPU")}${sum.all ? `: ${told(sum)}` : ""}</span></header>
     ${cluster.error && html`<${Note} kind="warn" icon="offline"><b>${capital(cluster.error)}</b></${Note}>`}
-    ${nodes.length > DENSE ? html`<${Heat} cluster=${cluster.name} nodes=${nodes} hues=${hues} by=${by} selected=${selected} />` : html`<ul>${nodes.map((node) => html`<${NodeRow} key=${node.name} node=${node} hues=${hues} by=${by} selected=${selected === `${cluster.name}/${node.name}`} />`)}</ul>`}
+    ${nodes.length > DENSE ? html`<${Heat} cluster=${cluster.name} nodes=${nodes} hues=${hues} by=${by} selected=${selected} chosen=${chosen} />` : html`<ul>${nodes.map((node) => html`<${NodeRow} key=${node.name} node=${node} hues=${hues} by=${by} ...${selected === `${cluster.name}/${node.name}` ? { selected: true, chosen } : {}} />`)}</ul>`}
   </section>`
 }
 
-/** What would let it in; that it can be listed and stopped is no such thing. */
-const opens = (item) => (item.lets_in || []).filter((text) => !/^longboat (ps|stop)\b/.test(text))
+const opens = (item) => (item.lets_in || []).filter((text) => !isAboutTheList(text))
 
 function Queue({ waiting }) {
   const places = [...new Set(waiting.map((item) => item.cluster))]
@@ -136,11 +136,25 @@ export default function Gpus({ route }) {
   const hues = useHues(clusters, by)
   const flat = clusters.flatMap((cluster) => (cluster.nodes || []).map((node) => ({ key: `${cluster.name}/${node.name}`, node })))
   const [selected, setSelected] = useState(null)
+  const [column, setColumn] = useState(-1) // -1: the node as a whole
   const at = flat.findIndex((entry) => entry.key === selected)
+  const cells = flat[at]?.node.gpus || []
+  const chosen = Math.min(column, cells.length - 1)
   const move = (step) => flat.length && setSelected(flat[Math.max(0, Math.min(flat.length - 1, at + step))].key)
+  const moveCell = (step) => {
+    if (at >= 0) return setColumn(Math.max(0, Math.min(cells.length - 1, chosen + step)))
+    const first = flat.find((entry) => entry.node.gpus?.length)
+    if (first) [setSelected(first.key), setColumn(0)]
+  }
+  const open = () => {
+    const gpu = chosen >= 0 ? cells[chosen] : cells.find((entry) => entry.id)
+    if (gpu?.id) go(runHref(gpu))
+  }
+  useEffect(() => document.querySelector("[data-selected]")?.scrollIntoView({ block: "nearest" }), [selected])
   useKeys("GPUs", [
     { keys: ["j", "k"], label: "next, previous node", hint: "node", run: (pressed) => move(pressed === "j" ? 1 : -1) },
-    { keys: ["Enter"], label: "open its first run", hint: "run", run: () => { const gpu = flat[at]?.node.gpus?.find((entry) => entry.id); if (gpu) go(runHref(gpu)) } },
+    { keys: ["h", "l"], label: "GPU to the left, to the right", hint: "GPU", run: (pressed) => moveCell(pressed === "l" ? 1 : -1) },
+    { keys: ["Enter"], label: "open its run", hint: "run", run: open },
     { keys: ["q"], label: "queue", hint: "queue", run: () => document.querySelector("#queue a")?.focus() },
     { keys: ["c"], label: "colour by person or run", hint: "colour by", run: () => setQuery({ by: by === "person" ? "run" : "" }) },
   ])
@@ -156,7 +170,7 @@ export default function Gpus({ route }) {
       <li><span class="gpu unused" aria-hidden="true">0</span>held, not used</li><li><span class="gpu idle" aria-hidden="true">free</span>nobody has it</li><li><span class="gpu broken" aria-hidden="true"><span>x</span></span>broken or lost</li><li><span class="gpu cordon" aria-hidden="true"><span>-</span></span>cordoned</li>
     </ul>`}
     <div class="gpu-cols">
-      <div>${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}</div>
+      <div>${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} chosen=${chosen} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}</div>
       <aside aria-label="Queue">${queue.error ? html`<${Problem} error=${queue.error} retry=${queue.reload} />` : html`<${Queue} waiting=${queue.data?.waiting || []} />`}</aside>
     </div>`
 }

@@ -6,7 +6,7 @@ import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 import { Card, Command, Icon, Loading, Note, Phase, Problem, copy, toast, useLoad, useTick } from "../lib/parts.js"
 import { href } from "../lib/router.js"
-import { gpuHours, needsAttention, ownLabels, underPhase } from "../lib/rows.js"
+import { gpuHours, isAboutTheList, needsAttention, ownLabels, underPhase } from "../lib/rows.js"
 import { clusterTitle, run as rowOf, store, useRunChanges, useStore } from "../lib/store.js"
 import { Curves } from "./run_curves.js"
 import { Log } from "./run_log.js"
@@ -16,7 +16,8 @@ const REFRESH_MS = 1000 // a run that changes all the time is asked for once a s
 
 /** The one sentence: the first line of explain, or the first finding, or what it measures. */
 function lead(row, explain) {
-  if (["failed", "pending", "recovering", "starting"].includes(row.phase)) return explain?.headline || row.reason || ""
+  if (["pending", "recovering", "starting"].includes(row.phase)) return row.reason || explain?.headline || ""
+  if (row.phase === "failed") return explain?.headline || row.reason || ""
   if (needsAttention(row)) return row.findings[0]
   if (row.phase === "stopped") return row.reason || "It was stopped."
   const measured = Object.entries(row.metrics || {}).slice(0, 4).map(([name, given]) => `${name} ${value(given)}`)
@@ -48,7 +49,8 @@ function Head({ data, row }) {
       <ul class="keyline">
         ${row.owner && html`<li>${row.owner}</li>`}
         <li>${plural(row.nodes || 1, "node")}${row.gpus ? `, ${plural(row.gpus, "GPU")}` : ""}</li>
-        <li>${plural(data.status.ranks?.length || 0, "rank")}${data.status.spec?.framework && data.status.spec.framework !== "none" ? `, ${data.status.spec.framework}` : ""}</li>
+        ${data.status.ranks?.length > 0 && html`<li>${plural(data.status.ranks.length, "rank")}</li>`}
+        ${data.status.spec?.framework && data.status.spec.framework !== "none" && html`<li>${data.status.spec.framework}</li>`}
         ${row.started && html`<li title=${utc(row.started)}>started ${clock(row.started)}</li>`}
         ${gpuHours(row) > 0 && html`<li>${hours(gpuHours(row))} GPU-h</li>`}
         ${labels.length > 0 && html`<li>${labels.join(", ")}</li>`}
@@ -56,21 +58,25 @@ function Head({ data, row }) {
     </header>`
 }
 
-/** Why it failed or waits: explain as it is printed. */
+/** Why it failed or waits: explain as it is printed, without what the sentence above says already. */
 function Why({ explain, row, status }) {
-  if (!explain || !(explain.facts?.length || explain.lines?.length || explain.next_steps?.length)) return null
+  const said = lead(row, explain)
+  const facts = (explain?.facts || []).filter((fact) => fact !== said)
+  const steps = (explain?.next_steps || []).filter((step) => row.phase !== "pending" || !isAboutTheList(step))
+  if (!facts.length && !explain?.lines?.length && !steps.length) return null
+  const headline = explain.headline === said || explain.headline.endsWith(`: ${said}`) || (said && facts.length < (explain.facts?.length || 0)) ? "" : explain.headline
   const failed = row.phase === "failed"
   const title = failed ? "Why it failed" : row.phase === "pending" ? "Why it waits" : row.phase === "succeeded" ? "What is to be said" : "Why"
   const last = [...(status.attempts || [])].reverse().find((attempt) => attempt.failure)
   const sub = failed && last ? [last.ended && clock(last.ended, { exact: true }), last.failure.rank?.step != null && `step ${count(last.failure.rank.step)}`].filter(Boolean).join(", ") : ""
   return html`<${Card} id="why" className="post" title=${title} sub=${sub} lead=${failed && html`<span class="bad"><${Icon} name="failed" /></span>`}>
     <div class="body">
-      <p class="why">${capital(explain.headline)}</p>
-      ${explain.facts?.length > 0 && html`<ul class="keyline facts-line">${explain.facts.map((fact) => html`<li>${fact}</li>`)}</ul>`}
-      <div class=${`cells${explain.lines?.length && explain.next_steps?.length ? "" : " one"}`}>
+      ${headline && html`<p class="why">${capital(headline)}</p>`}
+      ${facts.length > 0 && html`<ul class="keyline facts-line">${facts.map((fact) => html`<li>${capital(fact)}</li>`)}</ul>`}
+      <div class=${`cells${explain.lines?.length && steps.length ? "" : " one"}`}>
         ${explain.lines?.length > 0 && html`<pre class="stacktrace" tabindex="0" role="region" aria-label="Last lines of what failed">${explain.lines.join("\n")}</pre>`}
-        ${explain.next_steps?.length > 0 && html`<div><h3>${row.phase === "pending" ? "What would let it in" : "Next"}</h3>
-          <ol class="steps">${explain.next_steps.map((step) => html`<li><span>${step.startsWith("longboat ") ? html`<code>${step}</code>` : step}</span></li>`)}</ol></div>`}
+        ${steps.length > 0 && html`<div><h3>${row.phase === "pending" ? "What would let it in" : "Next"}</h3>
+          <ol class="steps">${steps.map((step) => html`<li><span>${step.startsWith("longboat ") ? html`<code>${step}</code>` : step}</span></li>`)}</ol></div>`}
       </div>
     </div>
   </${Card}>`
@@ -179,7 +185,7 @@ export default function Run({ route }) {
       <div class="stack">
         ${first && why}
         <${Phases} timeline=${status.timeline} />
-        ${started && html`<${Curves} cluster=${cluster} id=${id} status=${status} ended=${ended || held} step=${row.step} />`}
+        ${started && html`<${Curves} cluster=${cluster} id=${id} ended=${ended || held} said=${row.findings} />`}
         ${!first && why}
         ${(started || row.phase !== "pending") && html`<${Log} key=${name} cluster=${cluster} id=${id} status=${status} ended=${ended} query=${route.query} />`}
       </div>

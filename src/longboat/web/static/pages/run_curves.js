@@ -22,8 +22,8 @@ function Metric({ name, points, byStep, marks, log }) {
   return html`<${Card} id=${`metric-${name}`} title=${name}><div class="body"><${Chart} data=${data} series=${[{ title: name, dash: [] }]} label=${label} time=${!byStep} log=${log} marks=${byStep ? [] : marks} /></div></${Card}>`
 }
 
-const UNITS = { gpu: percent, gpu_memory: bytes, memory: bytes, cpu: (x) => `${value(x)} cores`, gpu_power: (x) => `${value(x)} W`, gpu_temperature: (x) => `${value(x)} C`, disk_read: (x) => `${bytes(x)}/s`, disk_write: (x) => `${bytes(x)}/s` }
-const TITLES = { gpu: "GPU", gpu_memory: "GPU memory", memory: "memory", cpu: "CPU", gpu_power: "power", gpu_temperature: "temperature", disk_read: "disk read", disk_write: "disk write", steps_per_s: "steps/s" }
+const UNITS = { gpu: percent, gpu_memory: bytes, memory: bytes, cpu: value, gpu_power: (x) => `${value(x)} W`, gpu_temperature: (x) => `${value(x)} C`, disk_read: (x) => `${bytes(x)}/s`, disk_write: (x) => `${bytes(x)}/s` }
+const TITLES = { gpu: "GPU", gpu_memory: "GPU memory", memory: "memory", cpu: "CPU cores", gpu_power: "power", gpu_temperature: "temperature", disk_read: "disk read", disk_write: "disk write", steps_per_s: "steps/s" }
 const ORDER = ["gpu", "cpu", "memory", "gpu_memory", "gpu_power", "gpu_temperature", "steps_per_s", "disk_read", "disk_write"]
 
 function Rank({ number, points, low, high, measure, slowness }) {
@@ -33,7 +33,7 @@ function Rank({ number, points, low, high, measure, slowness }) {
   return html`<li><button class=${`rank${slow ? " slow" : ""}`} onClick=${() => setQuery({ rank: number, show: "log" }, { push: true })} aria-label=${`Rank ${number}: ${TITLES[measure] || measure} ${last === null ? "unknown" : format(last)}${slow ? `, slow: ${value(slowness)} times the median step` : ""}. Show its log`}>
     <span class="t"><b>${slow && html`<${Icon} name="warning" />`}rank ${number}</b><span>${last === null ? "-" : format(last)}</span></span>
     <${Spark} points=${points} low=${low} high=${high} />
-    <span class="m">${slowness ? `${slowness.toFixed(2)}x step time` : "-"}</span>
+    <span class="m">${slowness ? `${slowness.toFixed(2)}x step` : "-"}</span>
   </button></li>`
 }
 
@@ -62,7 +62,7 @@ function Ranks({ system, times }) {
   return html`<${Card} id="ranks" title="Ranks" sub=${`${TITLES[measure] || measure}, the same scale in all${ranks.length > MANY ? `; the ${shown.length} slowest of ${ranks.length}` : ""}`} end=${tools}>
     <div class="body">
       ${ranks.length > MANY && html`<${Strip} ranks=${ranks} lasts=${lasts} low=${0} high=${high} measure=${measure} />`}
-      <ul class="ranks">${shown.map((rank) => html`<${Rank} key=${rank} number=${rank} points=${system[rank][measure]} low=${0} high=${high} measure=${measure} slowness=${slowness(rank)} />`)}</ul>
+      <ul class="ranks" style=${{ "--ranks": Math.max(4, Math.min(8, shown.length)) }}>${shown.map((rank) => html`<${Rank} key=${rank} number=${rank} points=${system[rank][measure]} low=${0} high=${high} measure=${measure} slowness=${slowness(rank)} />`)}</ul>
     </div>
   </${Card}>`
 }
@@ -79,7 +79,8 @@ function StepTimes({ times }) {
   </${Card}>`
 }
 
-export function Curves({ cluster, id, ended }) {
+/** `said`: findings that the page tells already. */
+export function Curves({ cluster, id, ended, said = [] }) {
   const { data, reload } = useLoad(() => get(`${runPath(cluster, id)}/metrics`), [cluster, id])
   useTick(reload, LIVE_MS, !ended)
   const [byStep, setByStep] = useState(false)
@@ -89,7 +90,7 @@ export function Curves({ cluster, id, ended }) {
   const names = first(Object.keys(data.series || {}).filter((name) => data.series[name].length > 1))
   const marks = (data.attempts || []).filter((attempt) => attempt.number > 1).map((attempt) => ({ at: seconds(attempt.started), title: `attempt ${attempt.number}` }))
   const shown = more ? names : names.slice(0, CHARTS)
-  return html`${(data.stragglers || []).map((text) => html`<${Note} kind="warn" icon="warning">${capital(text)}</${Note}>`)}
+  return html`${(data.stragglers || []).filter((text) => !said.includes(text)).map((text) => html`<${Note} kind="warn" icon="warning">${capital(text)}</${Note}>`)}
     ${names.length > 0 && html`<div class="tools">
         <${Seg} label="Over" options=${[["time", "time"], ["step", "step"]]} chosen=${byStep ? "step" : "time"} onChoose=${(given) => setByStep(given === "step")} />
         <${Seg} label="Scale" options=${[["linear", "linear"], ["log", "log"]]} chosen=${log ? "log" : "linear"} onChoose=${(given) => setLog(given === "log")} />

@@ -166,7 +166,7 @@ export default function Runs({ route }) {
   const [picked, setPicked] = useState(new Set())
   const [closed, setClosed] = useState(new Set())
   const [held, setHeld] = useState(false)
-  const rowPx = useNarrow() ? 112 : 44
+  const rowPx = useNarrow() ? 96 : 44
   const all = useMemo(() => [...store.runs.values()].filter((row) => !["replica", "notebook", "shell", "board"].includes(row.kind)), [store.version])
   const beforePhase = useMemo(() => filtered(all, { ...asked, phase: "" }), [all, asked.q, asked.place, asked.person, asked.label])
   const sorted = useMemo(() => ordered(asked.phase ? beforePhase.filter((row) => row.phase === asked.phase) : beforePhase, asked.order || "attention", asked.dir), [beforePhase, asked.phase, asked.order, asked.dir])

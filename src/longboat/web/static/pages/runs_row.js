@@ -60,7 +60,7 @@ export function GroupRow({ item, by, top, index, onToggle }) {
   return html`<div class="group" role="row" aria-rowindex=${index} style=${{ top: `${top}px` }}>
     <div class="gh" role="rowheader">
       <button aria-expanded=${String(item.open)} onClick=${() => onToggle(item.group)}><${Icon} name="chevron" />${title}</button>
-      <span class="sum">${phases.map(([phase, number]) => html`<span>${count(number)} ${phase}</span>`)}${sweep && html`<a href=${href(["sweep", cluster, sweep])}>Sweep</a>`}</span>
+      <span class="sum">${phases.map(([phase, number]) => html`<span>${count(number)} ${phase}</span>`)}${sweep && html`<a href=${href(["sweep", cluster, sweep])}>Open sweep</a>`}</span>
     </div>
   </div>`
 }

@@ -14,22 +14,22 @@ const isWeb = (url) => /^https?:\/\//.test(url || "")
 const Address = ({ url }) => (isWeb(url) ? html`<a href=${url} rel="noreferrer noopener" target="_blank">${url.replace(/[?#].*$/, "")}</a>` : html`<span class="muted">${url || "-"}</span>`)
 const Way = ({ row }) => (isWeb(row.url) || !row.open ? html`<${Address} url=${row.url} />` : html`<${Command} text=${row.open} />`)
 
-const Services = ({ list }) => html`<${Card} id="services" title="Services" sub=${plural(list.length, "service")}><div class="scroll" tabindex="0" role="region" aria-label="Table of services"><table class="grid">
+const Services = ({ list }) => html`<${Card} id="services" title="Services" sub=${plural(list.length, "service")}><div class="scroll" tabindex="0" role="region" aria-label="Table of services"><table class="grid stacked">
   <thead><tr><th scope="col">Service</th><th scope="col">Phase</th><th scope="col" class="num">Ready</th><th scope="col">Serves</th><th scope="col" class="num">In flight</th><th scope="col">Address</th><th scope="col">Why</th></tr></thead>
   <tbody>${list.map((service) => html`<tr key=${`${service.cluster}/${service.name}`}>
     <th scope="row"><b>${service.name}</b><span class="small">${clusterTitle(service.cluster)}</span></th>
-    <td><${Phase} phase=${PHASES[service.phase] || "pending"} word=${service.phase} /></td>
-    <td class="num">${count(service.ready)} <span class="muted">of ${count(service.replicas)}</span></td>
-    <td><a href=${href(["run", service.cluster, service.run])}>${service.run}</a><span class="small">${[service.step != null && `step ${count(service.step)}`, `version ${service.version}`, service.canary && `canary ${service.canary} ${service.weight}%`].filter(Boolean).join(", ")}</span></td>
-    <td class="num">${count(service.in_flight)}</td><td class="wrap"><${Address} url=${service.url} /></td><td class="soft">${capital(service.reason || "")}</td>
+    <td data-label="Phase"><${Phase} phase=${PHASES[service.phase] || "pending"} word=${service.phase} /></td>
+    <td data-label="Ready" class="num">${count(service.ready)} <span class="muted">of ${count(service.replicas)}</span></td>
+    <td data-label="Serves"><a href=${href(["run", service.cluster, service.run])}>${service.run}</a><span class="small">${[service.step != null && `step ${count(service.step)}`, `version ${service.version}`, service.canary && `canary ${service.canary} ${service.weight}%`].filter(Boolean).join(", ")}</span></td>
+    <td data-label="In flight" class="num">${count(service.in_flight)}</td><td data-label="Address" class="wrap"><${Address} url=${service.url} /></td><td data-label="Why" class="soft">${capital(service.reason || "")}</td>
   </tr>`)}</tbody>
 </table></div></${Card}>`
 
-const Benches = ({ list }) => html`<${Card} id="benches" title="Notebooks, shells and boards"><div class="scroll" tabindex="0" role="region" aria-label="Table of notebooks, shells and boards"><table class="grid">
+const Benches = ({ list }) => html`<${Card} id="benches" title="Notebooks, shells and boards"><div class="scroll" tabindex="0" role="region" aria-label="Table of notebooks, shells and boards"><table class="grid stacked">
   <thead><tr><th scope="col">Name</th><th scope="col">What</th><th scope="col">Phase</th><th scope="col">Where</th><th scope="col" class="num">GPUs</th><th scope="col">Since</th><th scope="col">Open</th></tr></thead>
   <tbody>${list.map((row) => html`<tr key=${`${row.cluster}/${row.id}`}>
-    <th scope="row"><a class="name" href=${runHref(row)}>${row.name}</a><span class="small">${row.owner || ""}</span></th><td>${row.kind}</td><td><${Phase} phase=${row.phase} /></td>
-    <td>${clusterTitle(row.cluster)}</td><td class="num">${row.gpus ? count(row.gpus) : "-"}</td><td>${clock(row.created)}<span class="small"><${Age} at=${row.created} /></span></td><td class="wrap"><${Way} row=${row} /></td>
+    <th scope="row"><a class="name" href=${runHref(row)}>${row.name}</a><span class="small">${row.owner || ""}</span></th><td data-label="What">${row.kind}</td><td data-label="Phase"><${Phase} phase=${row.phase} /></td>
+    <td data-label="Where">${clusterTitle(row.cluster)}</td><td data-label="GPUs" class="num">${row.gpus ? count(row.gpus) : "-"}</td><td data-label="Since">${clock(row.created)}<span class="small"><${Age} at=${row.created} /></span></td><td data-label="Open" class="wrap"><${Way} row=${row} /></td>
   </tr>`)}</tbody>
 </table></div></${Card}>`
 

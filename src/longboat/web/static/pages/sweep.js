@@ -31,7 +31,7 @@ function BestSoFar({ trials, goal, name }) {
   return html`<${Card} id="best-curve" title="Best over time" sub=${name}><div class="body"><${Chart} data=${data} stepped height=${150} series=${[{ title: `best ${name}`, dash: [] }]} label=${`Best ${name} so far: from ${value(points[0][2])} to ${value(points[points.length - 1][2])} after ${points.length} trials`} /></div></${Card}>`
 }
 
-const Importance = ({ shares }) => html`<${Card} id="importance" title="What mattered" sub="share of the variance between its values, each alone">
+const Importance = ({ shares }) => html`<${Card} id="importance" title="What mattered" sub="share of the variance, each alone">
   <ul class="list">${Object.entries(shares).map(([name, share]) => html`<li><div class="grow">${name}<${Bar} share=${100 * share} /></div><span class="end">${percent(100 * share)}</span></li>`)}</ul>
 </${Card}>`
 
