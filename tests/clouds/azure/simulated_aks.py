@@ -30,6 +30,7 @@ RESOURCES = {
     **{(method, DEPLOYMENT): "2021-04-01" for method in ("GET", "PUT")},
     ("GET", f"{DEPLOYMENT}/operations"): "2021-04-01",
     ("GET", NODES): "2021-04-01",
+    ("GET", f"{NODES}/providers/Microsoft.Storage/storageAccounts"): "2023-01-01",
     ("GET", f"{ROOT}/resources"): "2021-04-01",
 }
 SIZES = (
@@ -59,6 +60,8 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.deployment: Body | None = None
         self.cluster: Body | None = None
         self.claims: list[str] = []
+        self.snapshots: list[str] = []
+        self.accounts: list[str] = []  # of file shares
         self.left: list[str] = []
         self.takes_any_name = False
         self.name = "lab"
@@ -113,6 +116,8 @@ class SimulatedAks(ArmResources, SimulatedRest):
             return {"value": [{"id": each} for each in self.left]}
         if path.startswith(DEPLOYMENT):
             return self._answer_deployment(method, path, body)
+        if path.endswith("/storageAccounts"):
+            return {"value": [{"name": each} for each in self.accounts]}
         if path == NODES:
             return _found(self.cluster)
         if method == "PUT" and self.group is None:
@@ -207,6 +212,8 @@ class SimulatedAks(ArmResources, SimulatedRest):
             }
         if path.endswith("/skus"):
             return {"value": [_size(*each) for each in SIZES]}
+        if path.endswith("/snapshots"):
+            return {"value": [{"name": each} for each in self.snapshots]}
         disks = [{"name": name, "tags": {"kubernetes.io-created-for-pvc-name": name}} for name in self.claims]
         return {"value": [*disks, {"name": "node-disk"}]}
 

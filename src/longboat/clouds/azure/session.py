@@ -22,6 +22,7 @@ DISKS = "2026-03-02"
 SKUS = "2021-07-01"
 CLUSTERS = "2026-08-01"
 NETWORK = "2018-10-01"
+STORAGE = "2023-01-01"
 """Versions of the interfaces that are asked."""
 _EARLY_S = 120.0  # a token is renewed this much before it runs out: clocks differ, requests take time
 _MOST_PAGES = 1000  # of up to a thousand items each; a list that goes on for ever ends here

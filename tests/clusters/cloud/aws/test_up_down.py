@@ -94,6 +94,31 @@ def test_a_cluster_lives_and_leaves_nothing(aws: AwsSession, capfd: pytest.Captu
     assert code == 202 and "life is not in us-east-1" in text
 
 
+def test_disks_and_snapshots_of_claims_stay_until_they_are_asked_for(
+    aws: AwsSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write("claims")
+
+    def tagged(kind: str, cluster: str) -> list[dict[str, object]]:
+        return [{"ResourceType": kind, "Tags": [{"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned"}]}]
+
+    def disk(cluster: str) -> tuple[str, str]:
+        tags = tagged("volume", cluster)
+        volume = aws.call("ec2", "create_volume", AvailabilityZone="us-east-1a", Size=1, TagSpecifications=tags)
+        of = {"VolumeId": volume["VolumeId"], "TagSpecifications": tagged("snapshot", cluster)}
+        return volume["VolumeId"], aws.call("ec2", "create_snapshot", **of)["SnapshotId"]
+
+    (volume, snapshot), others = disk("claims"), disk("claims-2")
+    code, text = say(capfd, "down", "--yes")
+    assert code == 0 and f"kept, with what users stored, and paid for: {volume}, {snapshot}" in text, text
+    assert AwsDown("claims", aws).data().names == [volume, snapshot]
+    code, text = say(capfd, "down", "--yes", "--purge-data")
+    assert code == 0 and "kept" not in text, text
+    assert AwsDown("claims", aws).data().names == []
+    assert AwsDown("claims-2", aws).data().names == [*others]
+    assert AwsDown("claims-2", aws).run(lambda _: None, purged=AwsDown("claims-2", aws).data()) == []
+
+
 def test_drift_is_told_and_up_brings_the_file_back(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
     write("drift")
     assert say(capfd, "up")[0] == 0

@@ -88,11 +88,13 @@ def test_two_at_once_follow_the_same_deployment(
     assert say(capfd, "up")[0] == 0 and azure.deployed == 1
 
 
-def test_disks_of_claims_would_be_lost(azure: SimulatedAks, capfd: Text) -> None:
+def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> None:
     assert say(capfd, "up")[0] == 0
-    azure.claims = ["pvc-1"]
+    azure.claims, azure.snapshots, azure.accounts = ["pvc-1"], ["snapshot-1"], ["f0a1"]
     code, words = say(capfd, "down", "lab", "--yes")
-    assert code == 203 and "AKS deletes disks of claims with the cluster: pvc-1" in words and azure.group is not None
+    stored = "pvc-1, snapshot snapshot-1, file shares in f0a1"
+    assert code == 203 and f"AKS deletes what claims store with the cluster: {stored}" in words
+    assert azure.group is not None
     assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0
 
 

@@ -108,14 +108,14 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
             f"the resource group {group.name} was not made for the cluster {spec.name}", hint="it is left alone"
         )
     node_group = view.node_group if view else ""
-    disks = group.claim_disks(node_group) if node_group else []
-    if disks and not purges:
+    data = group.claim_data(node_group) if node_group else []
+    if data and not purges:
         raise Refused(
-            f"AKS deletes disks of claims with the cluster: {clean(listing(disks, MOST_SHOWN))}",
-            hint="copy or snapshot what is needed, then --purge-data",
+            f"AKS deletes what claims store with the cluster: {clean(listing(data, MOST_SHOWN))}",
+            hint="copy what is needed elsewhere, then --purge-data",
         )
     if not yes:
-        lost = f", and DELETE the disks {listing(disks, MOST_SHOWN)} with what users stored" if disks else ""
+        lost = f", and DELETE {clean(listing(data, MOST_SHOWN))} with what users stored" if data else ""
         click.confirm(f"take down {spec.name} on Azure, and all that runs there{lost}?", abort=True, err=True)
     group.rights().remove()
     if there is not None:

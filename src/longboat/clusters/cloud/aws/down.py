@@ -8,7 +8,7 @@ from __future__ import annotations
 from longboat.clouds.aws.session import AwsSession, NoSuchResource
 from longboat.clusters.cloud.aws.decide import failure_of
 from longboat.clusters.cloud.aws.efs.file_system import unmount
-from longboat.clusters.cloud.aws.observe import Leftover, see_leftovers, see_volumes
+from longboat.clusters.cloud.aws.observe import Leftover, see_leftovers, see_snapshots, see_volumes
 from longboat.clusters.cloud.aws.stack import ClusterStack, Listen, ResourceEvent
 from longboat.clusters.cloud.aws.templates.intrinsics import kubernetes_tag
 from longboat.core.errors import Refused
@@ -22,11 +22,12 @@ class StoredData(Value, frozen=True):
     """What users of the cluster have stored."""
 
     volumes: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()
     file_systems: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
-        return [*self.volumes, *self.file_systems]
+        return [*self.volumes, *self.snapshots, *self.file_systems]
 
 
 class AwsDown:
@@ -45,7 +46,11 @@ class AwsDown:
         systems = tuple(
             each.id.partition("/")[2] for each in see_leftovers(self.session, self.name) if each.kind == _FILES
         )
-        return StoredData(volumes=tuple(see_volumes(self.session, self.name)), file_systems=systems)
+        return StoredData(
+            volumes=tuple(see_volumes(self.session, self.name)),
+            snapshots=tuple(see_snapshots(self.session, self.name)),
+            file_systems=systems,
+        )
 
     def run(self, listen: Listen, *, purged: StoredData) -> list[Leftover]:
         """Delete the stack and what is in `purged`; returns what is left. Raises EngineError with what cannot go."""
@@ -65,6 +70,8 @@ class AwsDown:
                 raise failure
         for volume in purged.volumes:
             self._gone("ec2", "delete_volume", VolumeId=volume)
+        for snapshot in purged.snapshots:
+            self._gone("ec2", "delete_snapshot", SnapshotId=snapshot)
         for system in purged.file_systems:
             self._gone("efs", "delete_file_system", FileSystemId=system)
         return see_leftovers(self.session, self.name)

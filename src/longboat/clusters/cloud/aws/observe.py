@@ -113,6 +113,13 @@ def see_volumes(session: AwsSession, cluster: str) -> list[str]:
     return [each["VolumeId"] for each in session.pages("ec2", "describe_volumes", "Volumes", Filters=filters)]
 
 
+def see_snapshots(session: AwsSession, cluster: str) -> list[str]:
+    """Snapshots of such disks, which have the same tag."""
+    filters = [{"Name": "tag-key", "Values": [kubernetes_tag(cluster)]}]
+    pages = session.pages("ec2", "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"])
+    return [each["SnapshotId"] for each in pages]
+
+
 def see_leftovers(session: AwsSession, cluster: str) -> list[Leftover]:
     """Everything that carries a tag of the cluster, of EC2 and of all other services."""
     return sorted({*_of_ec2(session, cluster), *_of_others(session, cluster)}, key=lambda each: (each.kind, each.id))
@@ -128,7 +135,7 @@ def _of_ec2(session: AwsSession, cluster: str) -> Iterator[Leftover]:
 
 
 def _is_there(session: AwsSession, kind: str, id: str) -> bool:
-    """Machines and NAT gateways are listed with their tags for an hour after they are gone."""
+    """Machines and NAT gateways are listed with their tags for an hour after they are gone, disks for a while."""
     try:
         if kind == "instance":
             groups = session.call("ec2", "describe_instances", InstanceIds=[id])["Reservations"]
@@ -136,6 +143,11 @@ def _is_there(session: AwsSession, kind: str, id: str) -> bool:
         if kind == "natgateway":
             gateways = session.call("ec2", "describe_nat_gateways", NatGatewayIds=[id])["NatGateways"]
             return any(each["State"] != "deleted" for each in gateways)
+        if kind == "volume":
+            volumes = session.call("ec2", "describe_volumes", VolumeIds=[id])["Volumes"]
+            return any(each["State"] not in ("deleting", "deleted") for each in volumes)
+        if kind == "snapshot":
+            return bool(session.call("ec2", "describe_snapshots", SnapshotIds=[id])["Snapshots"])
     except NoSuchResource:
         return False
     return True

@@ -27,7 +27,7 @@ _CLUSTER = (
 _LOOK = (
     "sts:GetCallerIdentity", "eks:DescribeClusterVersions", "servicequotas:GetServiceQuota", "tag:GetResources",
     "ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstances", "ec2:DescribeTags",
-    "ec2:DescribeVolumes", "ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeVpcAttribute",
+    "ec2:DescribeVolumes", "ec2:DescribeSnapshots", "ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeVpcAttribute",
     "ec2:DescribeRouteTables", "ec2:DescribeInternetGateways", "ec2:DescribeNatGateways", "ec2:DescribeAddresses",
     "ec2:DescribeSecurityGroups", "ec2:DescribeSecurityGroupRules", "ec2:DescribeLaunchTemplates",
     "ec2:DescribeLaunchTemplateVersions", "ec2:DescribePlacementGroups", "ec2:DescribeNetworkInterfaces",
@@ -159,8 +159,9 @@ def _leaving(cluster: str, region: str) -> Statement:
     body: Statement = {
         "Sid": "Leaving",
         "Effect": "Allow",
-        "Action": ["ec2:DeleteVolume", "elasticloadbalancing:DeleteLoadBalancer"],
+        "Action": ["ec2:DeleteSnapshot", "ec2:DeleteVolume", "elasticloadbalancing:DeleteLoadBalancer"],
         "Resource": [
+            f"arn:{partition}:ec2:{region}::snapshot/*",
             f"arn:{partition}:ec2:{region}:*:volume/*",
             f"arn:{partition}:elasticloadbalancing:{region}:*:loadbalancer/*",
         ],

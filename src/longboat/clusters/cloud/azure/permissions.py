@@ -27,7 +27,10 @@ _GROUPS = (
     "Microsoft.Resources/subscriptions/resourceGroups/delete", "Microsoft.Resources/deployments/read",
     "Microsoft.Resources/deployments/write", "Microsoft.Resources/deployments/operations/read",
 )  # fmt: skip
-_LOOK = ("Microsoft.Compute/disks/read", "Microsoft.Compute/locations/usages/read", "Microsoft.Compute/skus/read")
+_LOOK = (
+    "Microsoft.Compute/disks/read", "Microsoft.Compute/locations/usages/read", "Microsoft.Compute/skus/read",
+    "Microsoft.Compute/snapshots/read", "Microsoft.Storage/storageAccounts/read",
+)  # fmt: skip
 _IDENTITY = (
     "Microsoft.ManagedIdentity/userAssignedIdentities/read", "Microsoft.ManagedIdentity/userAssignedIdentities/write",
     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from longboat.clouds.azure.errors import answer_error
-from longboat.clouds.azure.session import CLUSTERS, COMPUTE, DISKS, SKUS, AzureSession, group_path
+from longboat.clouds.azure.session import CLUSTERS, COMPUTE, DISKS, SKUS, STORAGE, AzureSession, group_path
 from longboat.clouds.rest import Body, RestFault, fault_of
 from longboat.clusters.cloud.aws.stack import Listen, ResourceEvent, ResourceState
 from longboat.clusters.cloud.azure.aks_view import AksView, read_aks
@@ -160,12 +160,23 @@ class ClusterGroup:
         event = ResourceEvent(resource=self.name, type="resource group", state="started", at=time.time())
         self._until_gone(self.path, RESOURCES, event, listen)
 
-    def claim_disks(self, node_group: str) -> list[str]:
-        """Disks that were made for claims: AKS keeps them in its own group, which goes with the cluster."""
-        path = f"{group_path(self.subscription, node_group)}/providers/Microsoft.Compute/disks"
+    def claim_data(self, node_group: str) -> list[str]:
+        """What was made for claims: AKS keeps it in its own group, which goes with the cluster.
+
+        Nothing but the drivers of disks and files makes snapshots and storage accounts there.
+        """
+        base = f"{group_path(self.subscription, node_group)}/providers"
         with _errors("see disks"):
-            disks = [*self._session.items(path, DISKS)]
-        return sorted(str(disk["name"]) for disk in disks if CLAIM_TAG in (disk.get("tags") or {}))
+            disks = [*self._session.items(f"{base}/Microsoft.Compute/disks", DISKS)]
+        with _errors("see snapshots"):
+            snapshots = [*self._session.items(f"{base}/Microsoft.Compute/snapshots", DISKS)]
+        with _errors("see storage accounts"):
+            accounts = [*self._session.items(f"{base}/Microsoft.Storage/storageAccounts", STORAGE)]
+        return [
+            *sorted(str(disk["name"]) for disk in disks if CLAIM_TAG in (disk.get("tags") or {})),
+            *sorted(f"snapshot {each['name']}" for each in snapshots),
+            *sorted(f"file shares in {each['name']}" for each in accounts),
+        ]
 
     def leftovers(self, node_group: str) -> list[str]:
         """What carries the cluster's tag, and AKS's own group."""
