@@ -27,7 +27,8 @@ _CLUSTER = (
 _LOOK = (
     "sts:GetCallerIdentity", "eks:DescribeClusterVersions", "servicequotas:GetServiceQuota", "tag:GetResources",
     "ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstances", "ec2:DescribeTags",
-    "ec2:DescribeVolumes", "ec2:DescribeSnapshots", "ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeVpcAttribute",
+    "ec2:DescribeVolumes", "ec2:DescribeSnapshots", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
+    "ec2:DescribeVpcAttribute",
     "ec2:DescribeRouteTables", "ec2:DescribeInternetGateways", "ec2:DescribeNatGateways", "ec2:DescribeAddresses",
     "ec2:DescribeSecurityGroups", "ec2:DescribeSecurityGroupRules", "ec2:DescribeLaunchTemplates",
     "ec2:DescribeLaunchTemplateVersions", "ec2:DescribePlacementGroups", "ec2:DescribeNetworkInterfaces",
