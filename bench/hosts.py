@@ -2,6 +2,7 @@
 
 python bench/hosts.py        all of it, about ten minutes; needs root: hosts are the testbed's, on this machine's cores
 python bench/hosts.py plan   only the plan for 200 hosts; also four, longboat, hand
+python bench/hosts.py servers   four SSH servers that all show this machine: needs no root, and a core for each of them
 
 Hosts beyond three or four are simulated (`simulated_hosts`), and the figures' names say so.
 """
@@ -34,6 +35,7 @@ from longboat.clusters.plan.host_plan import plan_hosts
 from longboat.clusters.spec import ClusterSpec, HostSpec, PackageRepository, SoftwareSource
 from longboat.clusters.up import ClusterUp, UpResult
 from simulated_hosts import ControlPlane, SimulatedHost
+from ssh_servers import serve
 from testbed import apt_repository, cleanup, hosts
 from testbed.hosts import Group
 from tests.clusters.conftest import Lab
@@ -80,15 +82,25 @@ def of_four() -> Figures:
         return {**of_specs(specs, settings), **of_ten(ten, settings), **of_plan(specs[0], settings)}
 
 
+BURN = "number=0; while [ $number -lt 100000 ]; do number=$((number + 1)); done"
+"""Nothing but processor time, about as much as it takes to read all facts: what this costs four hosts that share cores
+has nothing to do with SSH.
+"""
+
+
 def of_specs(specs: list[HostSpec], settings: LoginSettings) -> Figures:
     def step(opened: Hosts) -> None:
         opened.each(lambda host: host.run(f"sleep {STEP_S}")).checked()
+
+    def burn(opened: Hosts) -> None:
+        opened.each(lambda host: host.run(BURN)).checked()
 
     def facts(opened: Hosts) -> None:
         opened.each(read_facts).checked()
 
     result: Figures = {}
-    for title, work in ((f"a step of {STEP_S} s", step), ("all facts", facts)):
+    works = ((f"a step of {STEP_S} s", step), ("a loop that counts", burn), ("all facts", facts))
+    for title, work in works:
         alone = max(on_hosts_s([spec], settings, work) for spec in specs)
         together = on_hosts_s(specs, settings, work)
         result |= {f"{title}, the slowest host alone, s": alone, f"{title}, 4 hosts, s": together}
@@ -99,6 +111,17 @@ def of_specs(specs: list[HostSpec], settings: LoginSettings) -> Figures:
 def on_hosts_s(specs: list[HostSpec], settings: LoginSettings, work: Callable[[Hosts], None]) -> float:
     with connect(specs, settings) as opened:
         return usual_s(lambda: work(opened))
+
+
+def of_servers() -> Figures:
+    with tempfile.TemporaryDirectory() as folder, serve(4, Path(folder)) as ports:
+        settings = LoginSettings(configs=(Path(folder) / "config",))
+        specs = [HostSpec(name=f"server-{port}", address="127.0.0.1", port=port) for port in ports]
+        figures = of_specs(specs, settings)
+        alone = usual_s(lambda: connect(specs[:1], settings).close())
+        together = usual_s(lambda: connect(specs, settings).close())
+        named = {f"{name} (servers of this machine)": value for name, value in figures.items()}
+        return {**named, "logins to 4 servers of this machine to a login to one": together / alone}
 
 
 def of_ten(specs: list[HostSpec], settings: LoginSettings) -> Figures:
@@ -216,7 +239,7 @@ def only_plan() -> Figures:
 PARTS = {"four": of_four, "longboat": with_longboat, "hand": by_hand}
 
 if __name__ == "__main__":
-    parts = {**PARTS, "plan": only_plan}
+    parts = {**PARTS, "plan": only_plan, "servers": of_servers}
     for chosen in sys.argv[1:] or PARTS:
         for name, value in parts[chosen]().items():
             print(f"{name:90} {value:.3f}", flush=True)

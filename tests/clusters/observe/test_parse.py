@@ -67,7 +67,6 @@ program\tnvidia-smi 570.124.06
 program\tdocker
 package\tcontainerd.io 2.1.0-3.1.el9 installed
 package\tpackage socat is not installed
-held\tkubelet-0:1.36.4-*
 unit\tId=containerd.service
 unit\tLoadState=loaded
 unit\tActiveState=active
@@ -111,7 +110,7 @@ def test_a_rocky_machine_with_gpus() -> None:
         open_ports=("6443/tcp", "30000:32767/tcp", "ssh", "7443/tcp"),
         proxies=(("https_proxy", "http://proxy.example:3128"), ("http_proxy", "http://proxy.example:3128")),
         programs=(("containerd", "2.1.0"), ("kubelet", "1.36.4"), ("nvidia-smi", "570.124.06"), ("docker", "unknown")),
-        packages=(("containerd.io", "2.1.0-3.1.el9"),), held=("kubelet-0:1.36.4-*",), units=(("containerd", "active"),),
+        packages=(("containerd.io", "2.1.0-3.1.el9"),), units=(("containerd", "active"),),
         sysctls=(("net.ipv4.ip_forward", "1"),), modules=("overlay", "nvidia"), files=(("/etc/fstab", "e3b0c442"),),
         images=("registry.k8s.io/pause:3.10",), cri_disabled=True, cluster="kubeadm",
         cluster_server="https://10.1.2.3:6443", journal_cluster="lab", journal=("0001-swap", "0002-file-aa"),

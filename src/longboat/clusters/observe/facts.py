@@ -107,7 +107,6 @@ class HostFacts(Value, frozen=True):
     """Program -> version, of those on the PATH of root."""
     packages: tuple[tuple[str, str], ...] = ()
     """Installed packages among those that the plan would install -> version."""
-    held: tuple[str, ...] = ()
     units: tuple[tuple[str, str], ...] = ()
     """containerd, kubelet, flanneld, ...: active, inactive, failed, or empty: not there."""
     sysctls: tuple[tuple[str, str], ...] = ()

@@ -68,7 +68,6 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         proxies=tuple(unique(attempt(lines["proxy"], read_proxy))),
         programs=tuple(unique(attempt(lines["program"], read_program))),
         packages=tuple(attempt(lines["package"], read_package)),
-        held=tuple(line.split()[0] for line in lines["held"] if line.strip()),
         units=units(lines["unit"]),
         sysctls=tuple((name.replace("/", "."), value) for name, value in (pair(line, " ") for line in lines["sysctl"])),
         modules=tuple(line.strip() for line in lines["module"]),

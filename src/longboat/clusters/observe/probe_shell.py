@@ -97,10 +97,8 @@ version docker --version
 version k3s --version
 if has dpkg-query; then
     soon dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' PACKAGES | lines package
-    soon apt-mark showhold | lines held
 elif has rpm; then
     soon rpm -q --qf '%{NAME} %{VERSION}-%{RELEASE} installed\\n' PACKAGES | lines package
-    if [ -r /etc/dnf/plugins/versionlock.list ]; then lines held < /etc/dnf/plugins/versionlock.list; fi
 fi
 if has systemctl; then soon systemctl show -p Id,LoadState,ActiveState UNITS | lines unit; fi
 # Not `first`: these files can only be read at once, and dash reads byte by byte.
