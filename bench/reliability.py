@@ -1,9 +1,10 @@
 """Random trainings, killed at random, checked against a model after each. Prints a table, and every seed that failed.
 
 python bench/reliability.py [--kills 1000 | --minutes 60] [--parallel 4] [--seed N]   on this machine
-python bench/reliability.py --engine kubernetes [--kills 100]                         on the test cluster
+python bench/reliability.py --engine kubernetes|jobset|kueue [--clusters 2]           on test clusters of two nodes
 python bench/reliability.py --replay SEED                                             one episode again
 
+Clusters start from the testbed's cache: on a machine with no network that of `python -m testbed pack --profile ...`.
 Exit code 1 if anything did not hold. What is checked: docs/reliability.md.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import random
 import shutil
@@ -29,8 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from storm_plan import Episode, draw
 
-ENGINES = {"local": "storm_local", "kubernetes": "storm_pods"}
-
+ENGINES = {"local": "storm_local", "kubernetes": "storm_pods", "jobset": "storm_pods", "kueue": "storm_pods"}
 
 EVERY = 10
 """Trainings from one line of progress to the next."""
@@ -48,8 +49,8 @@ def vitals(pid: int) -> str:
 class Tally:
     """What has been played so far."""
 
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
+    def __init__(self, engine: Any, results: Path | None) -> None:
+        self.engine, self.results = engine, results
         self.began = time.monotonic()
         self.kills: Counter[str] = Counter()
         self.failed: dict[int, list[str]] = {}
@@ -73,8 +74,18 @@ class Tally:
         took_s = time.monotonic() - self.began
         counts = f"{self.episodes} trainings, {self.kills.total()} kills, {len(self.failed)} wrong"
         print(f"{took_s:.0f} s: {counts}; {states}", flush=True)
+        self.save(took_s)
 
-    def table(self, engine: str, took_s: float, seed: int) -> str:
+    def save(self, took_s: float) -> None:
+        if self.results is not None:
+            counted = {"kills": dict(sorted(self.kills.items())), "trainings": self.episodes, "wrong": self.failed}
+            half = self.results.with_name(f".{self.results.name}.half")
+            half.write_text(json.dumps({"seconds": round(took_s), **counted}, indent=1))
+            half.rename(self.results)
+
+    def table(self, engine: str, seed: int) -> str:
+        took_s = time.monotonic() - self.began
+        self.save(took_s)
         lines = [f"| killed, {engine} | times |", "|---|---|"]
         lines += [f"| {kind} | {count} |" for kind, count in sorted(self.kills.items())]
         summary = f"{self.kills.total()} kills of {self.episodes} trainings in {took_s:.0f} s"
@@ -95,6 +106,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--engine", choices=sorted(ENGINES), default="local")
     parser.add_argument("--kills", type=int, default=1000, help="until so many processes were killed")
     parser.add_argument("--minutes", type=float, default=None, help="for so long, however many that are")
+    parser.add_argument("--clusters", type=int, default=1, help="of the Kubernetes engine, each with its share of them")
+    parser.add_argument("--results", type=Path, default=None, metavar="FILE", help="counts and complaints as JSON")
     parser.add_argument("--parallel", type=int, default=4, help="trainings at a time")
     parser.add_argument("--seed", type=int, default=None, help="of the first training; the others follow from it")
     parser.add_argument("--replay", type=int, default=None, metavar="SEED", help="play this one training again")
@@ -111,9 +124,10 @@ def leave(engine: Any, table: str) -> None:
 def storm(options: argparse.Namespace) -> int:
     engine: Any = importlib.import_module(ENGINES[options.engine])
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
-    tally, began = Tally(engine), time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: leave(engine, tally.table(options.engine, time.monotonic() - began, seed)))
-    ends = None if options.minutes is None else began + options.minutes * 60
+    engine.prepare(options.engine, options.clusters)
+    tally = Tally(engine, options.results)
+    signal.signal(signal.SIGTERM, lambda *_: leave(engine, tally.table(options.engine, seed)))
+    ends = None if options.minutes is None else tally.began + options.minutes * 60
     seeds = random.Random(seed)
     root = Path(tempfile.mkdtemp(prefix="longboat-storm-"))
     command_s = command_time(root)
@@ -143,7 +157,7 @@ def storm(options: argparse.Namespace) -> int:
     with ThreadPoolExecutor(count) as players:
         for done in [players.submit(player) for _ in range(count)]:
             done.result()
-    print(tally.table(options.engine, time.monotonic() - began, seed))
+    print(tally.table(options.engine, seed))
     if tally.failed:
         print(f"their folders are kept: {root}; again: python bench/reliability.py --replay SEED", file=sys.stderr)
     else:

@@ -68,6 +68,7 @@ class PlayedEpisode(ABC):
         self.complaints: list[str] = []
         kept = {name: value for name, value in os.environ.items() if not name.startswith("LONGBOAT_")}
         path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # without its bytecode every command would compile Longboat anew
         self.environment = {**kept, "LONGBOAT_HOME": str(self.home), "PATH": path}
 
     def write_job(self, witness: str, **more: object) -> None:

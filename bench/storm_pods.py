@@ -1,7 +1,8 @@
-"""Episodes on the Kubernetes engine: real pods on two nodes of the test cluster, whose parts are killed as well.
+"""Episodes on the Kubernetes engine: real pods on two nodes of test clusters, whose parts are killed as well.
 
-The nodes share this machine, so that ranks and launchers are processes that can be found and killed here. One cluster
-for all episodes; each has a namespace of its own. Our controller looks after all of them, as a process that is killed.
+The nodes share this machine, so that ranks and launchers are processes that can be found and killed here. Each episode
+has a namespace of its own in one of the clusters. Our controller, as a process, looks after all runs of a cluster; it
+is killed too. Runs are plain Jobs, JobSets where the cluster has JobSet, or queued by Kueue where it has that.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import atexit
 import contextlib
 import json
 import secrets
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +28,54 @@ from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.engine import KubernetesEngine
-from longboat.kubeapi.kinds import CONFIG_MAP, JOB, LEASE, NAMESPACE, PDB, POD, SECRET, SERVICE, SERVICE_ACCOUNT
+from longboat.kubeapi.kinds import (
+    CONFIG_MAP,
+    EVENT,
+    JOB,
+    JOBSET,
+    LEASE,
+    NAMESPACE,
+    PDB,
+    POD,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    WORKLOAD,
+)
 from longboat.kubeapi.leases import GATE
 from storm_episode import PlayedEpisode, kill, parent, processes
 from storm_plan import Episode
 from storm_trainer import NeverHappened, until
+from testbed import api, kueue
+from testbed.errors import TestbedError
 
 KINDS = ("rank", "launcher", "pod", "exit")
-PARTS = ("apiserver", "kubelet", "controller", "gate holder", "partition", "loss")
-PARTITION_S = 5.0
+PARTS = ("apiserver", "kubelet", "controller", "gate holder", "partition", "loss", "delay")
+FLAVOURS = {"kubernetes": (), "jobset": ("jobset",), "kueue": ("kueue",)}
+"""What clusters have besides two nodes."""
+CUT_S = 5.0
 """Shorter than a member of the gang or a node is given up."""
 KEPT = {(CONFIG_MAP.kind, "kube-root-ca.crt")}
+MADE = (CONFIG_MAP, SECRET, SERVICE, POD, JOB, LEASE, PDB)
+"""Kinds that a run leaves nothing of."""
+SHOWN = (POD, JOB, CONFIG_MAP, EVENT)
+"""What is kept of an episode that went wrong."""
+QUOTAS = {"cpu": "1000", "memory": "1Pi", "ephemeral-storage": "1Pi"}
+"""Kueue lets all in: what is tried is that nothing is lost."""
 
 
 class Town:
-    """The cluster, and the controller that looks after all its runs."""
+    """A cluster, and the controller that looks after all its runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, flavour: str, number: int) -> None:
         from testbed import clusters
 
-        self._open = grounds.cluster("storm-pods", "--profile", "two-nodes")
+        profiles = [word for name in ("two-nodes", *FLAVOURS[flavour]) for word in ("--profile", name)]
+        self._open = grounds.cluster(f"storm-{flavour}-{number}", *profiles)
         self.ground = self._open.__enter__()
-        atexit.register(self.close)
+        self.flavour = flavour
         self.cluster = clusters.get(self.ground.name)
+        self.players = 0
         self.lock = threading.Lock()
         """One part is away at a time."""
         self.controller = self._controller()
@@ -58,45 +88,56 @@ class Town:
     def disturb(self, kind: str) -> None:
         from testbed import faults
 
+        cables = {"partition": faults.cut_off, "loss": faults.lossy, "delay": faults.delayed}
         with self.lock:
             if kind in ("controller", "gate holder"):
                 # Whoever serves the gate holds it for moments only: mostly the controller, which is killed as it does.
                 self.controller.kill()
                 self.controller.wait()
                 self.controller = self._controller()
-            elif kind == "partition":
-                with faults.cut_off(self.cluster, 1):
-                    time.sleep(PARTITION_S)
-            elif kind == "loss":
-                with faults.lossy(self.cluster, 1):
-                    time.sleep(PARTITION_S)
+            elif kind in cables:
+                with cables[kind](self.cluster, 1):
+                    time.sleep(CUT_S)
             else:
                 part = "node-1-kubelet" if kind == "kubelet" else kind
                 faults.kill(self.cluster, part)
                 faults.start(self.cluster, part)
 
     def close(self) -> None:
-        atexit.unregister(self.close)
         self.controller.kill()
         self.controller.wait()
         self._open.__exit__(None, None, None)
 
 
-_town: list[Town] = []
-_making = threading.Lock()
+_towns: list[Town] = []
+_choosing = threading.Lock()
 
 
-def town() -> Town:
-    with _making:
-        if not _town:
-            _town.append(Town())
-    return _town[0]
+def prepare(flavour: str, count: int) -> None:
+    """So many clusters of this flavour."""
+    atexit.register(close)
+    with ThreadPoolExecutor(count) as makers:
+        for town in makers.map(lambda number: Town(flavour, number), range(count)):
+            _towns.append(town)
+
+
+@contextlib.contextmanager
+def emptiest() -> Iterator[Town]:
+    """The cluster with the fewest episodes."""
+    with _choosing:
+        town = min(_towns, key=lambda each: each.players)
+        town.players += 1
+    try:
+        yield town
+    finally:
+        with _choosing:
+            town.players -= 1
 
 
 class PodEpisode(PlayedEpisode):
-    def __init__(self, episode: Episode, folder: Path, command_s: float) -> None:
+    def __init__(self, episode: Episode, folder: Path, command_s: float, town: Town) -> None:
         super().__init__(episode, folder, command_s)
-        self.town = town()
+        self.town = town
         self.namespace = f"storm-{secrets.token_hex(4)}"
         self.storage = folder / "storage"
         for path in (self.storage, self.home):
@@ -105,6 +146,7 @@ class PodEpisode(PlayedEpisode):
         folder.chmod(0o755)
         settings = {"image": grounds.PYTHON_IMAGE, "allow_host_paths": True, "storage": {"path": str(self.storage)}}
         settings |= {"namespace": self.namespace}
+        settings |= {"queue": self.namespace} if town.flavour == "kueue" else {}
         (self.home / "config.yaml").write_text(json.dumps({"engine": "kubernetes", "kubernetes": settings}))
         self.environment |= {"KUBECONFIG": self.town.ground.environment["KUBECONFIG"]}
         self.engine: KubernetesEngine = KubernetesEngine(namespace=self.namespace, environment=self.environment)
@@ -113,7 +155,23 @@ class PodEpisode(PlayedEpisode):
         until(lambda: self.calm(lambda: client.apply(body)), "there is a namespace")
         account = lambda: client.find(SERVICE_ACCOUNT, "default")  # noqa: E731
         until(lambda: self.calm(account), "the namespace has its account")
+        if town.flavour == "kueue":
+            self.in_queue(lambda server, body: server.apply([body]))
         self.write_job("/witness", volumes={"/witness": {"path": str(self.witness.folder)}}, cpus=0.05, gpus=0)
+
+    def in_queue(self, act: Callable[[api.Api, dict[str, Any]], object]) -> None:
+        """The objects of the episode's queue, made or removed while others may kill the API server."""
+        for body in kueue.queue(self.namespace, self.namespace, QUOTAS):
+
+            def is_done(body: dict[str, Any] = body) -> bool:
+                with contextlib.closing(api.Api(self.town.cluster)) as server:
+                    try:
+                        act(server, body)
+                    except (OSError, HTTPException, TestbedError):
+                        return False
+                    return True
+
+            until(is_done, f"the queue's {body['kind']}")
 
     @staticmethod
     def calm(ask: Any) -> Any:
@@ -185,7 +243,8 @@ class PodEpisode(PlayedEpisode):
 
     def left(self) -> list[str]:
         objects = []
-        for kind in (CONFIG_MAP, SECRET, SERVICE, POD, JOB, LEASE, PDB):
+        of_flavour = {"jobset": (JOBSET,), "kueue": (WORKLOAD,)}.get(self.town.flavour, ())
+        for kind in (*MADE, *of_flavour):
             answer = self.calm(lambda kind=kind: self.engine.client.list(kind))
             if answer is None:
                 return [f"{kind.kind}: not to be listed now"]
@@ -194,6 +253,15 @@ class PodEpisode(PlayedEpisode):
         files = [str(path) for path in self.storage.rglob("*") if path.is_file()]
         return [*(f"{kind} {name}" for kind, name in objects if (kind, name) not in KEPT | gate), *files]
 
+    def keep(self) -> None:
+        """Of an episode that went wrong: what the cluster has of it, and the end of the controller's log."""
+        for kind in SHOWN:
+            answer = self.calm(lambda kind=kind: self.engine.client.list(kind))
+            bodies = [] if answer is None else answer.items
+            (self.folder / f"{kind.plural}.json").write_text(json.dumps(bodies, indent=1))
+        with contextlib.suppress(OSError):
+            shutil.copy(self.town.ground.folder / "controller.log", self.folder)
+
     def end_all(self) -> None:
         with contextlib.suppress(LongboatError):
             uid = self.engine.status(self.run_name).uid
@@ -201,26 +269,32 @@ class PodEpisode(PlayedEpisode):
                 kill(pid)
         with contextlib.suppress(LongboatError):
             self.engine.client.delete(NAMESPACE, self.namespace)
+        if self.town.flavour == "kueue":
+            with contextlib.suppress(NeverHappened):
+                self.in_queue(lambda server, body: server.delete(api.path_of_object(body)))
         self.engine.close()
 
 
 def living() -> dict[str, int]:
     """Processes that live through all episodes, or are started again."""
-    return {"controller": _town[0].controller.pid} if _town else {}
+    return {f"controller of {town.ground.name}": town.controller.pid for town in _towns}
 
 
 def close() -> None:
-    if _town:
-        _town.pop().close()
+    while _towns:
+        _towns.pop().close()
 
 
 def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str], list[str]]:
     folder.parent.chmod(0o755)
-    played = PodEpisode(episode, folder, command_s)
-    try:
-        played.play()
-    except NeverHappened as error:
-        played.complaints.append(str(error))
-    finally:
-        played.end_all()
-    return played.kills, played.complaints
+    with emptiest() as town:
+        played = PodEpisode(episode, folder, command_s, town)
+        try:
+            played.play()
+        except NeverHappened as error:
+            played.complaints.append(str(error))
+        finally:
+            if played.complaints:
+                played.keep()
+            played.end_all()
+        return played.kills, played.complaints

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import api, binaries, build, cleanup, clusters, faults, hostcommands, pack, processes, profiles
+from testbed import api, binaries, build, cleanup, clusters, faults, hostcommands, pack, pack_cache, processes, profiles
 from testbed.errors import TestbedError
 from testbed.hostcommands import do_hosts  # noqa: F401  called by name
 from testbed.up import up
@@ -44,6 +44,11 @@ def parser() -> argparse.ArgumentParser:
     hostcommands.add(commands)
     archive = command("pack", "write one archive that starts a cluster where nothing can be installed", named=False)
     archive.add_argument("-o", "--output", type=Path, default=Path(pack.DEFAULT_FILE), help="default: %(default)s")
+    archive.add_argument(
+        "--profile", action="append", default=[], choices=profiles.NAMES, help="a cache for clusters of these instead"
+    )
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    archive.add_argument("--python", default=version, help="of that machine, for the cache (default: %(default)s)")
     clean = command("clean", "remove what killed test runs left", named=False)
     clean.add_argument("--all", action="store_true", help="also clusters in use")
     return top
@@ -145,7 +150,10 @@ def do_fault(arguments: argparse.Namespace) -> int:
 
 
 def do_pack(arguments: argparse.Namespace) -> int:
-    size = pack.pack(arguments.output)
+    if arguments.profile:
+        size = pack_cache.pack_cache(arguments.output, profiles.combine(arguments.profile), arguments.python)
+    else:
+        size = pack.pack(arguments.output)
     print(f"testbed pack: {size / (1 << 20):.1f} MiB", file=sys.stderr)
     print(arguments.output)
     return 0

@@ -52,6 +52,9 @@ table inet testbed_loss {
 """
 READY_S = 60.0
 PERIOD_S = 0.1
+# The kernel may have no delay of its own (netem). A queue before a narrow cable delays as well, the more the fuller it
+# is, and 256 kB take up to two seconds through this one.
+_NARROW = ("rate", "1mbit", "burst", "3000", "limit", "262144")
 
 
 def proper_name(name: str) -> str:
@@ -148,6 +151,17 @@ def lossy(cluster: Cluster, number: int, percent: int = 30) -> Iterator[None]:
         yield
     finally:
         namespaces.run(holder, ["nft", "delete", "table", "inet", "testbed_loss"])
+
+
+@contextlib.contextmanager
+def delayed(cluster: Cluster, number: int) -> Iterator[None]:
+    """A real node whose cable is narrow: what it sends waits in a queue, up to two seconds, until the end."""
+    holder = real_holder_of(cluster, number)
+    namespaces.run(holder, ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *_NARROW])
+    try:
+        yield
+    finally:
+        namespaces.run(holder, ["tc", "qdisc", "del", "dev", "eth0", "root"])
 
 
 def holder_of(cluster: Cluster, node_name: str) -> int | None:

@@ -13,10 +13,11 @@ import hashlib
 import io
 import lzma
 import platform
+import shutil
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -67,18 +68,24 @@ def pack(wanted: Path) -> int:
     size = heavy.stat().st_size + len(light)
     if size > LIMIT_BYTES:
         raise TestbedError(f"the archive would have {size / (1 << 20):.1f} MiB; {LIMIT_BYTES >> 20} are allowed")
+    join([heavy], light, wanted)
+    return size
+
+
+def join(heavy: Sequence[Path], light: bytes, wanted: Path) -> None:
+    """Streams one after the other are one archive, as xz allows."""
     half = wanted.with_name(f".{wanted.name}.half")
     try:
-        with open(half, "wb") as out, open(heavy, "rb") as first:
-            while block := first.read(images.BLOCK):
-                out.write(block)
+        with open(half, "wb") as out:
+            for part in heavy:
+                with open(part, "rb") as stream:
+                    shutil.copyfileobj(stream, out, images.BLOCK)
             out.write(light)
         half.rename(wanted)
     except OSError as error:
         raise TestbedError(f"{wanted} cannot be written: {error.strerror}") from error
     finally:
         half.unlink(missing_ok=True)
-    return size
 
 
 def program_entries(programs: Binaries) -> list[Entry]:
@@ -125,8 +132,8 @@ def filters() -> list[dict[str, int]]:
     return [{"id": lzma.FILTER_X86}, packing] if platform.machine() == "x86_64" else [packing]
 
 
-def key_of(entries: list[Entry]) -> str:
-    digest = hashlib.sha256(repr(filters()).encode())
+def key_of(entries: list[Entry], top: str = TOP) -> str:
+    digest = hashlib.sha256(f"{filters()!r} {top}".encode())
     for entry in entries:
         content = images.digest_of(entry.source) if entry.source else entry.link
         digest.update(f"{entry.path} {entry.mode} {content}\n".encode())
@@ -142,10 +149,10 @@ def pack_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def packed_programs(entries: list[Entry]) -> Path:
-    """The first stream of the archive; made if it is not in the cache yet."""
+def packed_programs(entries: list[Entry], top: str = TOP) -> Path:
+    """A stream of the archive; made if it is not in the cache yet."""
     folder = binaries.cache_folder() / "packs"
-    wanted = folder / f"programs-{key_of(entries)}.xz"
+    wanted = folder / f"programs-{key_of(entries, top)}.xz"
     if wanted.exists():
         return wanted
     with pack_lock(folder):
@@ -155,16 +162,16 @@ def packed_programs(entries: list[Entry]) -> Path:
                 left.unlink()
             half = folder / f".making-{wanted.name}"
             with lzma.open(half, "wb", format=lzma.FORMAT_XZ, filters=filters()) as out:
-                write_entries(out, entries)
+                write_entries(out, entries, top)
             half.rename(wanted)
     return wanted
 
 
-def write_entries(out: IO[bytes], entries: list[Entry]) -> None:
+def write_entries(out: IO[bytes], entries: list[Entry], top: str = TOP) -> None:
     """Entries without the mark that ends an archive: more follow. Nothing of this machine or moment goes in."""
     tar = tarfile.TarFile(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT)
     for entry in entries:
-        info = tarfile.TarInfo(f"{TOP}/{entry.path}")
+        info = tarfile.TarInfo(f"{top}/{entry.path}")
         info.mode = entry.mode
         if entry.source is None:
             info.type, info.linkname = tarfile.SYMTYPE, entry.link

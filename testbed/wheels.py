@@ -29,10 +29,10 @@ def fill_layer(wanted: Sequence[str], layer: Path) -> None:
             tar.add(folder, FOLDER, filter=_useful)
 
 
-def install(wanted: Sequence[str], target: Path) -> None:
+def install(wanted: Sequence[str], target: Path, python: str = PYTHON) -> None:
     """With all they need. Raises Missing where there is no package index."""
     platforms = [f"--platform=manylinux{version}_{os.uname().machine}" for version in PLATFORMS]
-    options = [f"--target={target}", f"--python-version={PYTHON}", *platforms, "--only-binary=:all:", "--no-compile"]
+    options = [f"--target={target}", f"--python-version={python}", *platforms, "--only-binary=:all:", "--no-compile"]
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir", "install"]
     done = subprocess.run([*pip, *options, *wanted], capture_output=True, text=True, check=False)
     if done.returncode != 0:

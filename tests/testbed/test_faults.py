@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from testbed import __main__, api, binaries, cleanup, faults, node, processes, profiles
+from testbed import __main__, api, binaries, cleanup, faults, namespaces, node, processes, profiles
 from testbed.clusters import Cluster
 from testbed.errors import TestbedError
 from testbed.fixtures import Kubectl
@@ -160,6 +161,24 @@ def own_cluster(state: Path) -> Iterator[Cluster]:
     """For faults that tests beside this one would feel."""
     yield up("one", profiles.combine(["pods"]))
     cleanup.down("one")
+
+
+@pytest.mark.pods
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_pods")
+def test_a_cable_is_cut_bad_or_narrow_only_for_a_while(own_cluster: Cluster) -> None:
+    holder = faults.real_holder_of(own_cluster, 0)
+    place = (own_cluster.address, own_cluster.ports["apiserver"])
+    for broken in (faults.cut_off(own_cluster, 0), faults.lossy(own_cluster, 0, percent=100)):
+        with broken:
+            assert not faults.accepts(place)
+        assert faults.accepts(place)
+    with faults.delayed(own_cluster, 0):
+        assert "tbf" in namespaces.run(holder, ["tc", "qdisc", "show", "dev", "eth0"])
+        with contextlib.closing(api.Api(own_cluster)) as with_api:
+            assert with_api.is_ready()
+    assert "tbf" not in namespaces.run(holder, ["tc", "qdisc", "show", "dev", "eth0"])
+    assert "testbed_" not in namespaces.run(holder, ["nft", "list", "tables"])
 
 
 @pytest.mark.pods
