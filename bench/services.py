@@ -147,4 +147,4 @@ def until_the_autoscaler_works(ground: grounds.Ground, program: str) -> None:
 if __name__ == "__main__":
     others = [word for word in sys.argv[1:] if word != "--list"]
     for name, value in measure(*others[:1], is_listed="--list" in sys.argv).items():
-        print(f"{name:40} {value:10.1f}")
+        print(f"{name:40} {value:10.2f}")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from longboat.autoscaler.act.actuator import Actuator
+from longboat.autoscaler.act.idle_marks import UnwrittenMarks
 from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.turn import ActionResult, LoopTurn, TurnListener
@@ -38,6 +39,7 @@ class AutoscalerLoop:
         self._client, self._providers = client, providers
         self._listeners, self._may_work = listeners, may_work
         self._store = OrderStore(client, config.home)
+        self._marks = UnwrittenMarks()
         self._watcher: ClusterWatcher | None = None
         self.reconfigure(config)
 
@@ -97,18 +99,20 @@ class AutoscalerLoop:
             self._store.save(observed.book)
             results += self._actuator.finish(observed.objects.get("Node", []), observed.instances, observed.blind)
         before = time.process_time()
-        plan = decide(observed.snapshot, self.config.settings, observed.now)
+        snapshot = self._marks.filled(observed.snapshot)
+        plan = decide(snapshot, self.config.settings, observed.now)
+        self._marks.keep(plan)
         decide_s = time.process_time() - before
         if not self.config.is_dry:
             results += self._actuator.perform(plan, observed.snapshot, observed.instances, observed.blind)
         turn = LoopTurn(
             now=observed.now,
-            snapshot=observed.snapshot,
+            snapshot=snapshot,
             plan=plan,
             results=tuple(results),
             decide_s=decide_s,
             total_s=time.monotonic() - started,
-            warnings=(*orphans(observed.book, self.config.setups), *observed.snapshot.odd),
+            warnings=(*orphans(observed.book, self.config.setups), *snapshot.odd),
         )
         for listener in self._listeners:
             listener.turned(turn)

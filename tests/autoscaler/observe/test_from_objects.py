@@ -124,6 +124,16 @@ def test_pods_that_have_ended_are_not_to_come_although_the_job_has_not_counted_t
     assert sum(len(gang.pods) for gang in snapshot(run_job(status), *pods).gangs) == missing
 
 
+def test_the_record_that_owns_a_run_is_known_from_its_job() -> None:
+    body = run_job({})
+    (gang,) = snapshot(body).gangs
+    assert gang.owner == ""
+    owners = [{"kind": "ConfigMap", "name": "other", "uid": "2"}, {"kind": "ConfigMap", "name": "r", "uid": "1"}]
+    body["metadata"]["ownerReferences"] = owners
+    (gang,) = snapshot(body).gangs
+    assert gang.owner == "1"
+
+
 def test_priority_classes_give_priorities() -> None:
     low = {"kind": "PriorityClass", "metadata": {"name": "low"}, "value": -100}
     body = pod("p", {"spec": {"priorityClassName": "low"}})

@@ -226,6 +226,22 @@ def test_a_memory_that_was_just_read_is_not_read_again_unless_it_has_changed(sta
 
 
 @pytest.mark.cluster
+def test_what_was_noted_is_written_with_the_next_change_and_not_read_over(stage: Stage) -> None:
+    ours, others = (OrderStore(stage.client, stage.namespace) for _ in range(2))
+    ours.save(OrderBook(orders=(asked(is_confirmed=False),)))
+    ours.note(ours.book.with_order(asked()))
+    assert not others.load().orders[0].is_confirmed, "after a crash it would be sent again"
+    assert ours.load().orders[0].is_confirmed
+    ours.save(ours.book)
+    assert others.load().orders[0].is_confirmed
+    ours.note(OrderBook())
+    others.save(OrderBook(doubts={"gpu": 1.0}))
+    with pytest.raises(OrdersChanged):
+        ours.save(ours.book)
+    assert ours.load().doubts == {"gpu": 1.0}, "what was noted on an old memory is void"
+
+
+@pytest.mark.cluster
 def test_a_memory_that_is_not_understood_is_named(stage: Stage) -> None:
     OrderStore(stage.client, stage.namespace).save(OrderBook(orders=(asked(),)))
     stage.client.patch(CONFIG_MAP, NAME, {"data": {"memory": "{"}}, namespace=stage.namespace)

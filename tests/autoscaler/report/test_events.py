@@ -7,14 +7,14 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from longboat.autoscaler.loop import AutoscalerLoop
 from longboat.autoscaler.model.backoff import BackoffWindow
 from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
-from longboat.autoscaler.model.snapshot import ClusterSnapshot, Order
+from longboat.autoscaler.model.snapshot import ClusterSnapshot, Gang, Order
 from longboat.autoscaler.model.turn import ActionResult, LoopTurn
 from longboat.autoscaler.providers.kwok import KwokProvider
 from longboat.autoscaler.report.events import Events, Webhook, events_of, sentence
@@ -22,6 +22,7 @@ from longboat.autoscaler.report.metrics import Metrics, serve
 from longboat.autoscaler.report.status import DETAILS, Reporter, public, read_report, report_of
 from longboat.autoscaler.report.turn_log import lines
 from longboat.core.errors import UsageError
+from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NAMESPACE
 from tests.autoscaler.stages import Stage, pool, wait_for
 from tests.storage.answering import Told, answering
@@ -218,6 +219,26 @@ def test_pools_that_are_not_asked_are_told_of_by_events_but_not_those_that_wait_
         ("longboat-autoscaler", "PoolBackOff", "pool gpu, zone a: stockout, not asked"),
         ("longboat-autoscaler", "PoolOff", "pool shut: off because of auth"),
     ]
+
+
+class Written:
+    """Keeps what a client is asked to write; asking it for anything else fails."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    def create(self, body: dict[str, Any]) -> None:
+        self.bodies.append(body)
+
+
+def test_the_record_of_a_run_is_not_read_to_tell_of_it() -> None:
+    client, said = Written(), list[str]()
+    gang = Gang(name="team/r", pods=(), run="r", owner="uid-of-r")
+    waiting = (PendingItem(run="team/r", reason="no quota"),)
+    turn = LoopTurn(now=0.0, snapshot=ClusterSnapshot(gangs=(gang,)), plan=ScalingPlan(waiting=waiting))
+    Events(cast(Client, client), "home", said.append).turned(turn)
+    (event,) = client.bodies
+    assert event["involvedObject"]["uid"] == "uid-of-r" and not said
 
 
 def test_orders_in_flight_are_in_the_report() -> None:

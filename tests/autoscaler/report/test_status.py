@@ -121,7 +121,10 @@ def test_numbers_that_change_in_every_loop_are_told_a_little_later(monkeypatch: 
     client.names.clear()
     done = ActionResult(action=ScalingAction(kind="grow", pool="h100", count=1, reason="r"))
     reporter.turned(msgspec.structs.replace(grown, results=(done,)))
-    assert client.names == [DETAILS], "what was done is told at once"
+    assert client.names == [], "in a wave of runs every loop does something"
+    clock[0] += status.PEOPLE_S
+    reporter.turned(msgspec.structs.replace(grown, results=(done,)))
+    assert client.names == [DETAILS], "people see what was done a little sooner"
     client.names.clear()
     booted = msgspec.structs.replace(turn(NOW), snapshot=msgspec.structs.replace(base.snapshot, orders=()))
     reporter.turned(booted)

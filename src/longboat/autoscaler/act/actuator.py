@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from longboat.autoscaler.act.drain import Evictions
+from longboat.autoscaler.act.idle_marks import due_marks
 from longboat.autoscaler.act.pre_delete_check import Recheck, is_as_before
 from longboat.autoscaler.model.backoff import closed, paused
 from longboat.autoscaler.model.config import AutoscalerConfig
@@ -125,7 +126,8 @@ class Actuator:
             return error.message
         book = worked(self._store.book, pool, order.zone)
         machines = tuple(dict.fromkeys((*order.machines, *(instance.id for instance in made))))
-        self._store.save(book.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
+        # Written with what the next turn sees of it; after a crash before that the same order is sent again.
+        self._store.note(book.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
         return ""
 
     def _take_back(self, pool: Pool, order: PlacedOrder, error: ProviderError) -> None:
@@ -359,21 +361,12 @@ class Actuator:
 
     def remember(self, plan: ScalingPlan, snapshot: ClusterSnapshot) -> None:
         """Write on the nodes what the notes say, where it is not written yet; remove marks that no longer hold."""
-        known = {memory.node: memory for memory in snapshot.memory}
         is_out = {node.name: node.shape.is_unschedulable for node in snapshot.nodes}
-        for note in plan.nodes:
-            before = known.get(note.node)
-            if note.pool not in self._pools or before is None:
-                continue
-            pairs = (
-                (IDLE, before.idle_since, note.idle_since),
-                (UNDERUSED, before.underused_since, note.underused_since),
-            )
-            wanted: dict[str, str | None] = {key: _text(new) for key, old, new in pairs if _text(old) != _text(new)}
-            if before.cordoned_at is not None and not is_out.get(note.node):
-                self._unmark(note.node)
+        for before, wanted in due_marks(plan, snapshot, self._pools, self._settings.idle_s, self._client.now()):
+            if before.cordoned_at is not None and not is_out.get(before.node):
+                self._unmark(before.node)
             if wanted:
-                self._annotate(note.node, wanted)
+                self._annotate(before.node, wanted)
 
     def _annotate(self, node: str, wanted: Mapping[str, str | None]) -> None:
         try:
@@ -391,7 +384,3 @@ class Actuator:
 def _annotations(body: Body) -> Mapping[str, str]:
     annotations: Mapping[str, str] = body["metadata"].get("annotations") or {}
     return annotations
-
-
-def _text(moment: float | None) -> str | None:
-    return None if moment is None else format_time(moment)

@@ -76,6 +76,7 @@ class Gang(Value, frozen=True):
     is_suspended: bool = False
     held: int = 0  # its pods that have a node
     hold: str = ""  # why machines would not help it: pods missing, no quota
+    owner: str = ""  # uid of the run's record, as its Jobs have it
 
 
 class Order(Value, frozen=True):

@@ -342,7 +342,15 @@ def _value(groups: GangIndex, key: Key, pods: list[Pod], held: int, hold: str, b
         is_suspended=any(_is_suspended(body) for body in bodies),
         held=held,
         hold=hold or next((reason for reason in owners if reason), ""),
+        owner=next((uid for body in bodies if (uid := _record_of(body, key))), ""),
     )
+
+
+def _record_of(body: Body, key: Key) -> str:
+    """The uid of the run's record; empty: this object does not name it."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    names = ((owner.get("kind"), owner.get("name"), owner.get("uid")) for owner in owners)
+    return next((str(uid) for kind, name, uid in names if (kind, name) == ("ConfigMap", key[2])), "")
 
 
 def _waits(pod: Pod) -> bool:

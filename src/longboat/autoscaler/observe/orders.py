@@ -88,14 +88,19 @@ class OrderStore:
         self._client, self._home = client, home
         self._body: Object | None = None
         self._read = -math.inf  # when the cluster last had what `book` says, of `time.monotonic`
+        self._is_noted = False  # `book` says more than was written
         self.book = OrderBook()
+
+    def note(self, book: OrderBook) -> None:
+        """To be written with the next change: what would be found again if this process ended before."""
+        self.book, self._is_noted = book, book != self.book or self._is_noted
 
     def load(self, *, within_s: float = 0.0) -> OrderBook:
         """The book as the cluster has it, or had it so short a time ago.
 
         Nothing is decided wrongly by one that is a little old: what another has written is noticed by `save`.
         """
-        if time.monotonic() - self._read < within_s:
+        if self._is_noted or time.monotonic() - self._read < within_s:
             return self.book
         self._read = -math.inf
         self._body = self._client.find(CONFIG_MAP, NAME, namespace=self._home)
@@ -112,9 +117,9 @@ class OrderStore:
 
     def save(self, book: OrderBook) -> None:
         """Raises OrdersChanged. After an error nothing is known: load again."""
-        if book == self.book and self._body is not None:
+        if book == self.book and self._body is not None and not self._is_noted:
             return
-        self._read = -math.inf
+        self._read, self._is_noted = -math.inf, False
         data = {"memory": msgspec.json.encode(book).decode()}
         try:
             if self._body is None:

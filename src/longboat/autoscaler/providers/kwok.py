@@ -6,9 +6,11 @@ on demand is in the same ConfigMap (`faults`), so that it can be changed while e
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,7 +31,7 @@ from longboat.core.times import format_time
 from longboat.fitting.model.nodes import HOSTNAME, ZONE
 from longboat.fitting.model.quantities import CPU, is_gpu
 from longboat.kubeapi.client import Client, Object
-from longboat.kubeapi.errors import AlreadyExists, Conflict
+from longboat.kubeapi.errors import AlreadyExists, Conflict, ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP, LEASE, NODE
 
 BOOKS = "longboat-kwok"
@@ -38,6 +40,9 @@ STAGES = "testbed.longboat.test/"
 """Annotations that the stages of the test cluster understand; KWOK's own stages take no notice of them."""
 LEASES = "kube-node-lease"
 ATTEMPTS = 20  # writers that collide on the one object; each turn one of them gets through
+LISTED_S = 10.0
+"""So old may the books be that a list is made from. Nobody else writes them but for a trial, and whoever changes them
+by what he read before is told so by the API server: then they are read anew."""
 MOST_KEPT = 200  # tokens and refusals are asked for within a few turns; the object stays far below 1 MiB
 
 
@@ -57,14 +62,24 @@ class KwokState(Value, frozen=True):
     refusals: tuple[Refusal, ...] = ()
 
 
+class KwokBooks(NamedTuple):
+    """The ConfigMap and what it says, as it was read or written last."""
+
+    read_at: float  # of `time.monotonic`
+    config_map: Object | None  # None: there is none yet
+    state: KwokState
+    faults: tuple[SimulatedFault, ...]
+
+
 class KwokProvider:
     def __init__(self, client: Client, home: str, settings: KwokSettings | None = None) -> None:
         self._client, self._home = client, home
         self.settings = settings or KwokSettings()
+        self._known: KwokBooks | None = None
 
     def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
         names = {pool.name for pool in pools}
-        books = self._read()[1]
+        books = self._read(within_s=LISTED_S).state
         return ProviderAnswer(
             machines=tuple(machine for machine in books.machines if machine.pool in names),
             refusals=tuple(refusal for refusal in books.refusals if refusal.pool in names),
@@ -139,35 +154,43 @@ class KwokProvider:
         except AlreadyExists:
             pass
 
-    def _read(self) -> tuple[Object | None, KwokState, tuple[SimulatedFault, ...]]:
+    def _read(self, *, within_s: float = 0.0) -> KwokBooks:
+        """The books as the cluster has them, or had them so short a time ago."""
+        if self._known is not None and time.monotonic() - self._known.read_at < within_s:
+            return self._known
+        self._known, read_at = None, time.monotonic()
         config_map = self._client.find(CONFIG_MAP, BOOKS, namespace=self._home)
         data = (config_map or {}).get("data") or {}
         try:
-            books = decode(data.get("machines", "{}"), KwokState)
-            return config_map, books, decode(data.get("faults", "[]"), tuple[SimulatedFault, ...])
+            state = decode(data.get("machines", "{}"), KwokState)
+            faults = decode(data.get("faults", "[]"), tuple[SimulatedFault, ...])
         except msgspec.DecodeError as bad:
             raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is not understood: {bad}") from None
+        self._known = KwokBooks(read_at, config_map, state, faults)
+        return self._known
 
     def _change(self, change: Callable[[KwokState, tuple[SimulatedFault, ...]], KwokState]) -> KwokState:
-        """Read, change, replace at the version read; retried on a conflict."""
+        """Change what was read last, replace it at that version; on a conflict it is read again."""
         for attempt in range(ATTEMPTS):
-            config_map, books, faults = self._read()
-            wanted = change(books, faults)
-            if config_map is not None and wanted == books:
-                return books
-            body: Object = config_map or {
+            known = self._read(within_s=0.0 if attempt else math.inf)
+            wanted = change(known.state, known.faults)
+            if known.config_map is not None and wanted == known.state:
+                return wanted
+            body: Object = known.config_map or {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": BOOKS, "namespace": self._home},
             }
             data = {**(body.get("data") or {}), "machines": msgspec.json.encode(wanted).decode()}
+            write = self._client.replace if known.config_map else self._client.create
+            self._known = None  # after any other error nothing is known
             try:
-                self._client.replace({**body, "data": data}) if config_map else self._client.create(
-                    {**body, "data": data}
-                )
-                return wanted
-            except (Conflict, AlreadyExists):
+                written = write({**body, "data": data})
+            except (Conflict, AlreadyExists, ObjectNotFound):
                 time.sleep(0.01 * attempt)
+            else:
+                self._known = KwokBooks(time.monotonic(), written, wanted, known.faults)
+                return wanted
         raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is changed by others all the time", kind="throttled")
 
 

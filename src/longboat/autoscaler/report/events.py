@@ -12,13 +12,14 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from longboat.autoscaler.model.plan import PendingItem
+from longboat.autoscaler.model.snapshot import Gang
 from longboat.autoscaler.model.turn import ActionResult, LoopTurn
 from longboat.autoscaler.observe.orders import NAME as MEMORY
 from longboat.core.errors import LongboatError, UsageError
@@ -54,6 +55,7 @@ class EventDraft(NamedTuple):
     message: str
     is_warning: bool = False
     part: str = ""  # of the object: one is told of separately for each
+    uid: str = ""  # of the object, where it was seen
 
 
 def events_of(turn: LoopTurn, home: str) -> Iterator[EventDraft]:
@@ -69,20 +71,20 @@ def events_of(turn: LoopTurn, home: str) -> Iterator[EventDraft]:
             message = result.action.reason + (f" (not done: {result.trouble})" if result.trouble else "")
             reason = REASONS.get(result.action.kind, "Autoscaler")
             yield EventDraft(NODE, "default", result.action.node, reason, message, bool(result.trouble))
-    runs = {gang.name: gang.run for gang in turn.snapshot.gangs}
+    gangs = {gang.name: gang for gang in turn.snapshot.gangs if gang.run}
     for item in turn.plan.waiting:
-        yield from _about_waiting(item, runs, turn)
+        yield from _about_waiting(item, gangs, turn)
 
 
-def _about_waiting(item: PendingItem, runs: dict[str, str | None], turn: LoopTurn) -> Iterator[EventDraft]:
+def _about_waiting(item: PendingItem, gangs: Mapping[str, Gang], turn: LoopTurn) -> Iterator[EventDraft]:
     reason = "TriggeredScaleUp" if item.expected is not None else "NotTriggerScaleUp"
     namespace, _, name = (item.pod or item.run or "").partition("/")
     if item.pod is not None:
         yield EventDraft(POD, namespace, name, reason, item.reason, item.expected is None)
-    elif item.run is not None and runs.get(item.run):
-        yield EventDraft(
-            CONFIG_MAP, namespace, name, reason, ordered_for(item, turn) or item.reason, item.expected is None
-        )
+    elif item.run is not None and item.run in gangs:
+        message = ordered_for(item, turn) or item.reason
+        uid = gangs[item.run].owner
+        yield EventDraft(CONFIG_MAP, namespace, name, reason, message, item.expected is None, uid=uid)
 
 
 def ordered_for(item: PendingItem, turn: LoopTurn) -> str:
@@ -126,8 +128,7 @@ class Events:
     def _send(self, about: EventDraft, now: float) -> bool:
         event: dict[str, Any] = {}
         try:
-            body = self._client.find(about.kind, about.name, namespace=about.namespace)
-            event = event_of(about, body["metadata"]["uid"] if body is not None else "", format_time(now))
+            event = event_of(about, about.uid or self._uid_of(about), format_time(now))
             self._client.create(event)
         except LongboatError as error:
             if isinstance(error, ApiError) and _is_ending(error):
@@ -139,6 +140,10 @@ class Events:
             self._trouble = trouble
             return False
         return True
+
+    def _uid_of(self, about: EventDraft) -> str:
+        body = self._client.find(about.kind, about.name, namespace=about.namespace)
+        return str(body["metadata"]["uid"]) if body is not None else ""
 
 
 def _is_ending(error: ApiError) -> bool:

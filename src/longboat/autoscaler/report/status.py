@@ -33,6 +33,7 @@ NAME = "longboat-autoscaler-status"
 DETAILS = "longboat-autoscaler-report"
 MOST = 50  # rows of each list: the object stays far below 1 MiB
 REFRESH_S = 30.0  # so old may an unchanged report be; older means that the autoscaler is down
+PEOPLE_S = 5.0  # so old may the report for people be when machines come and go: in a wave of runs every loop moves some
 SETTLE_S = 10.0  # so old may one be in which only numbers have changed: while machines boot every loop changes some
 
 
@@ -172,12 +173,14 @@ def read_report(client: Client, home: str) -> Report | None:
     return None
 
 
-def is_urgent(before: Report, now: Report) -> bool:
-    """Whether somebody waits for what has changed: the gate plans with the machines that boot, people with the rest."""
+def settle_s(before: Report, now: Report) -> float:
+    """How old the written report may be, with what has changed since: what somebody waits for is told at once."""
     if now.is_public:
-        return (before.upcoming, before.pools, before.identity) != (now.upcoming, now.pools, now.identity)
-    told_at_once = (_sizes(now), now.deeds, now.trouble, now.warnings)
-    return (_sizes(before), before.deeds, before.trouble, before.warnings) != told_at_once
+        is_new = (before.upcoming, before.pools, before.identity) != (now.upcoming, now.pools, now.identity)
+        return 0.0 if is_new else SETTLE_S  # the gate plans with the machines that boot
+    if (before.trouble, before.warnings) != (now.trouble, now.warnings):
+        return 0.0
+    return PEOPLE_S if (_sizes(before), before.deeds) != (_sizes(now), now.deeds) else SETTLE_S
 
 
 def _sizes(report: Report) -> list[tuple[str, int, int, float | None]]:
@@ -217,7 +220,7 @@ class Reporter:
         if name in self._written:
             before, text, at = self._written[name]
             age_s = time.monotonic() - at
-            if age_s < (REFRESH_S if new == text else 0.0 if is_urgent(before, report) else SETTLE_S):
+            if age_s < (REFRESH_S if new == text else settle_s(before, report)):
                 return
         if self._try(lambda: self._client.apply(self._body(name, report))):
             self._written[name] = (report, new, time.monotonic())
