@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_certificates_that_are_none_are_told() -> None:
         dialing.tls_of(access(**{"certificate-authority-data": base64.b64encode(b"no").decode()}), None)
     with pytest.raises(KubeconfigError, match="client certificate of context 'some'"):
         dialing.tls_of(access(), b"no certificate")
+
+
+def test_authorities_of_this_machine_are_read_only_where_they_are_trusted() -> None:
+    """Reading them takes as long as a list of runs."""
+    own = (Path(__file__).parent / "other-authority.pem").read_bytes()
+    trusting = dialing.tls_of(access(**{"certificate-authority-data": base64.b64encode(own).decode()}), None)
+    assert trusting.cert_store_stats()["x509"] == 1 and trusting.check_hostname
+    blind = dialing.tls_of(access(**{"insecure-skip-tls-verify": True, "certificate-authority": "/none"}), None)
+    assert blind.cert_store_stats()["x509"] == 0 and blind.verify_mode == ssl.CERT_NONE
+    assert dialing.tls_of(access(), None).verify_mode == ssl.CERT_REQUIRED
 
 
 class Proxy:
