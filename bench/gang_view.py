@@ -1,4 +1,7 @@
-"""One gang of 10, 100 and 1,000 nodes with 8 ranks each, on simulated nodes (KWOK): requests, sizes, times."""
+"""One gang of 10, 100 and 1,000 nodes with 8 ranks each, on simulated nodes (KWOK): requests, sizes, times.
+
+python bench/gang_view.py [FOLDER]   writes there what each command of the largest gang spends its time on (cProfile)
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,11 @@ from gang_line import exponent
 
 SIZES = (10, 100, 1000)
 RANKS = 8
-SHOWN = ("status", "explain", "ps")
+SHOWN = ("status", "explain", "logs", "ps")
 TIMES = 3
 LIMIT_S = 600.0
+PROFILES = Path(sys.argv[1]) if len(sys.argv) > 1 and __name__ == "__main__" else None
+"""Where the profiles go; those of the largest gang are written last and stay."""
 
 
 def measure() -> dict[str, float]:
@@ -85,13 +90,16 @@ def largest(client: Any, run: str) -> dict[str, float]:
 
 
 def shown(ground: grounds.Ground, command: str, run: str) -> tuple[float, str]:
-    words = [grounds.longboat(), command, *([] if command == "ps" else [run])]
+    words = [sys.executable, "-m", "longboat", command, *([] if command == "ps" else [run])]
     times, text = [], io.StringIO()
     for _ in range(TIMES):
         began = time.monotonic()
         done = subprocess.run(words, env=ground.environment, capture_output=True, text=True, check=True)
         times.append(time.monotonic() - began)
         text = io.StringIO(done.stdout)
+    if PROFILES is not None:
+        profiled = [words[0], "-m", "cProfile", "-o", str(PROFILES / f"{command}.prof"), *words[1:]]
+        subprocess.run(profiled, env=ground.environment, stdout=subprocess.DEVNULL, check=True)
     return statistics.median(times), text.getvalue()
 
 
