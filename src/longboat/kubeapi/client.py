@@ -12,11 +12,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 from urllib.parse import urlencode
 
 import msgspec
 
+from longboat.core.guards.aside import Aside
 from longboat.core.guards.decoding import convert, decoder
 from longboat.kubeapi import kubeconfig
 from longboat.kubeapi.connection.retries import TOTAL_S
@@ -240,19 +242,16 @@ class Client:
         if not token:
             page = read(Page[into], content)
             return ObjectList(page.items, page.metadata.resource_version)
-        from concurrent.futures import ThreadPoolExecutor
-
         items: builtins.list[Any] = []
         pages = 0
-        with ThreadPoolExecutor(1) as aside:
-            while token:
-                decoding, before = aside.submit(read, Page[into], content), token
-                content = self.request("GET", path, query={**query, "continue": token})
-                token = continue_in(content)
-                items += decoding.result().items
-                pages += 1
-                if token == before or pages > MOST_PAGES:
-                    raise _not_understood("a list that has no end")
+        while token:
+            decoding, before = Aside(partial(read, Page[into], content)), token
+            content = self.request("GET", path, query={**query, "continue": token})
+            token = continue_in(content)
+            items += decoding.result().items
+            pages += 1
+            if token == before or pages > MOST_PAGES:
+                raise _not_understood("a list that has no end")
         last = read(Page[into], content)
         return ObjectList(items + last.items, last.metadata.resource_version)
 

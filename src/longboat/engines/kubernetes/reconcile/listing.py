@@ -7,11 +7,12 @@ cost a few requests. Turns are taken by those who follow a run, and by the contr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from longboat.core.guards.aside import Aside
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.node_usage import free_gpus, observe_room
@@ -64,13 +65,12 @@ def listed_snapshots(client: Client, opened: Sequence[ListedRun]) -> dict[str, R
     """Runs with their workloads and pods, by a few lists. Nodes are not looked at. Raises ApiError."""
     kinds = {JOBSET if run.record.workload == "jobset" else JOB for run in opened}
     runs = [listed_run.record.name for listed_run in opened]
-    with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
-        pods = pool.submit(_by_run, client, POD, runs, RunPod)
-        lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
-        is_queued = any(run.record.gated_by == "kueue" for run in opened)
-        queued = list_queued(client) if is_queued else []
-        made = [future.result() for future in lists]
-        shown = pods.result()
+    pods = Aside(lambda: _by_run(client, POD, runs, RunPod))
+    lists = [Aside(partial(_by_run, client, kind, runs, SlimWorkload)) for kind in kinds]
+    is_queued = any(run.record.gated_by == "kueue" for run in opened)
+    queued = list_queued(client) if is_queued else []
+    made = [call.result() for call in lists]
+    shown = pods.result()
     snapshots = {}
     for listed in opened:
         name = listed.record.name
