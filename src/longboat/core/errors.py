@@ -128,6 +128,9 @@ RUN_STOPPED_EXIT = 143
 RUN_HANG_EXIT = 210
 """Exit code of a run ended because a rank made no progress for longer than `stall`."""
 
+LAUNCHER_KILLED_EXIT = 137
+"""What the kernel leaves of a launcher that is killed in a pod. None ends so itself where its Job makes another pod."""
+
 RUN_REPLACED_EXIT = 213
 """Only of a launcher's process in a pod: its Job makes another pod in its place."""
 

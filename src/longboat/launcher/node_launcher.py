@@ -10,7 +10,7 @@ from .gang.barrier import prepare
 from .node import environment, lifeline, processes
 from .node.jsonfiles import read_json, write_json
 from .node.loop import EventLoop
-from .node.plan import EXIT_REPLACED, TOLD, NodePlan, PlanError, own_path, read_plan
+from .node.plan import EXIT_KILLED, EXIT_REPLACED, TOLD, NodePlan, PlanError, own_path, read_plan
 from .ranks.heartbeat import Heartbeats
 from .ranks.rank_group import RankGroup
 from .ranks.ranks import Rank
@@ -372,6 +372,7 @@ class NodeLauncher:
         code = state.result()[0]
         code = code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
         is_mistaken = code == EXIT_REPLACED and self.plan.echo == "pod"  # of a rank; its report has it
+        is_mistaken = is_mistaken or (code == EXIT_KILLED and self.plan.restart is not None)
         return EXIT_LOST if is_mistaken else code
 
     def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:

@@ -335,3 +335,16 @@ def test_a_member_whose_pod_is_made_anew_is_waited_for(event: str) -> None:
     assert order["ended"]["cause"] == ("preemption" if event == "evicted" else "lost")
     assert from_leader(order) == order
     assert gang.restart(RULE, 2, gang.verdict()) is None, "it costs a retry"
+
+
+def test_before_the_ranks_start_another_launcher_takes_a_place_at_once() -> None:
+    gang = coordinator(["a-0", "a-1"])
+    for node in gang.members:
+        gang.heard(node, 0.0)
+    gang.ready("a-1", None)
+    assert gang.came_anew("a-1") and gang.unheard() == ["a-1"]
+    gang.ready("a-0", None)
+    assert gang.missing() == ["a-1"], "it is waited for"
+    gang.heard("a-1", 1.0)
+    gang.ready("a-1", None)
+    assert gang.has_gone and not gang.came_anew("a-1")

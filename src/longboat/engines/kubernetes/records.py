@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from longboat.core.elastic.sizes import at_attempt, is_elastic, sizes
+from longboat.core.errors import LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT
 from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
@@ -207,6 +208,18 @@ def is_restarted_in_place(record: Record) -> bool:
 def replaces_pods(record: Record) -> bool:
     """Whether its Jobs make a new pod for a member that was taken away, while the others wait for it."""
     return is_restarted_in_place(record) and record.job.nodes > 1
+
+
+def replaced_exits(record: Record) -> tuple[int, ...]:
+    """Exit codes of launchers for which their Jobs make another pod; none where pods are not replaced.
+
+    What kills a whole container is mostly the kernel, for want of memory: that must be tried again as well.
+    """
+    if not replaces_pods(record):
+        return ()
+    on = record.job.retries.on
+    is_killed_too = not on or {"lost", "oom"} <= set(on)
+    return (LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT) if is_killed_too else (RUN_REPLACED_EXIT,)
 
 
 def expected_nodes(job: Job) -> list[str]:

@@ -186,8 +186,12 @@ class ChannelListener:
         self._sessions: dict[str, str] = {}
         self.under_way: dict[str, Any] = {"attempt": 0}
         self.replaces = False  # whether one that comes under a known name may take its place, in the next attempt
+        self.is_over = False  # the gang has ended, and is not restarted in place
         self.on_later: Callable[[str], None] = lambda node: None  # a new launcher was told of the attempt
         self.on_stranger: Callable[[str], None] = lambda node: None  # somebody else came under a known node's name
+        self.takes_place: Callable[[str], bool] = lambda node: (
+            False
+        )  # a new launcher is let in at once, for a known one
         expected = proof(token, LINE)
         listener = listen(address, port, backlog=max(BACKLOG, len(channels)))
         self.acceptor = Acceptor(loop, listener, expected, self._welcome, HELLO_MAX)
@@ -204,9 +208,13 @@ class ChannelListener:
         attempt, is_new = count_of(hello.get("attempt", own)), hello.get("new") is True
         if attempt > own:
             raise ValueError("it is of a later attempt")
-        if attempt < own and not is_new:
-            _answer_last(connection, REFUSED, b"the gang has gone on without it")
+        refusal = self._refusal(node, attempt, hello.get("new"))
+        if refusal:
+            _answer_last(connection, REFUSED, refusal)
             return
+        if self._sessions.get(node, session) != session and is_new and self.replaces and self.takes_place(node):
+            del self._sessions[node]
+            channel = self._channels[node]
         if self._sessions.get(node, session) != session:
             if is_new or not self.replaces:
                 self.on_stranger(node)
@@ -220,6 +228,17 @@ class ChannelListener:
             return
         self._sessions[node] = session
         channel.attach(connection, got, rest, frame(WELCOME, dumps({"got": channel.got}).encode("ascii")))
+
+    def _refusal(self, node: str, attempt: int, new: object) -> bytes:
+        """Why this launcher can never be let in; empty where it may be."""
+        if attempt < int(self.under_way["attempt"]) and new is not True:
+            return b"the gang has gone on without it"
+        if self.is_over and new is True:
+            return b"the gang has ended"
+        is_first = self.replaces and not self.under_way.get("ended")  # it follows no other node 0
+        if is_first and new is False and node not in self._sessions:
+            return b"it is of a gang whose node 0 is gone"
+        return b""
 
     def close(self) -> None:
         self.acceptor.close()

@@ -135,6 +135,13 @@ class Coordinator:
         self.members[node].is_replaced = True
         return orders
 
+    def came_anew(self, node: str) -> bool:
+        """Whether another launcher takes the place of a node at once, to be waited for as if none had been there."""
+        if self.has_gone or self.reason is not None:
+            return False
+        self.members[node] = GangMember()
+        return True
+
     def peers_missing(self, waited_s: float, now: float) -> list[Order]:
         if self.reason is None:
             names = [node for node, member in self.members.items() if member.first_heard is None]

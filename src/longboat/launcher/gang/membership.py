@@ -176,6 +176,7 @@ class GangLeader(Membership):
             self._listener.under_way = {"attempt": plan.attempt, "ended": messages.told_of(plan.again or {})}
             self._listener.replaces = plan.restart is not None
             self._listener.on_stranger = self._stranger
+            self._listener.takes_place = self._takes_place
             self._listener.on_later = self._prepares
             self._listener.acceptor.on_refused = state.refused
 
@@ -236,7 +237,17 @@ class GangLeader(Membership):
 
     def _stranger(self, node: str) -> None:
         now, channel = time.monotonic(), self._channels[node]
-        self._give(self.coordinator.replaced(node, channel.heard, "its launcher was started a second time", now))
+        text = "the launcher of node %s was killed or cut off, and another one has come in its place" % node
+        self._give(self.coordinator.replaced(node, channel.heard, text, now))
+
+    def _takes_place(self, node: str) -> bool:
+        """Have a new launcher take the place of one before the ranks have started: nothing is lost with that one."""
+        if not self.coordinator.came_anew(node):
+            return False
+        self._channels[node].drop()
+        self._channels[node] = self._channel(node)
+        self._prepares(node)
+        return True
 
     def _prepares(self, node: str) -> None:
         """A new pod of a member makes itself ready: it is waited for anew, as for one that is connected."""
@@ -272,8 +283,10 @@ class GangLeader(Membership):
             self.restart = coordinator.restart(self.state.plan.restart, self.state.plan.attempt, verdict)
         if self.restart is not None:
             self._order_restart(self.restart)
+        elif self._listener is not None:
+            self._listener.is_over = True
         until = time.monotonic() + FAREWELL_S
-        while any(channel.is_up for channel in self._channels.values()) and time.monotonic() < until:
+        while (self._is_followed() or self._is_asked()) and time.monotonic() < until:
             self.loop.turn()  # the others hang up once they know that all has arrived
         self.loop.cancel("line")
         self.loop.cancel("timeout")
@@ -282,6 +295,14 @@ class GangLeader(Membership):
         if self.restart is None:
             verdict = coordinator.verdict()  # with what came meanwhile
         return {**verdict, "reason": coordinator.reason}
+
+    def _is_followed(self) -> bool:
+        return any(channel.is_up for channel in self._channels.values())
+
+    def _is_asked(self) -> bool:
+        """Whether a launcher that came for a lost one is to be told that there is nothing to take part in."""
+        members = self.coordinator.members.values()
+        return self.restart is None and any(each.is_replaced and each.lost_at is not None for each in members)
 
     def _order_restart(self, order: dict[str, Any]) -> None:
         """Tell all. From now on nobody is let in: who comes is a launcher of the next attempt, and comes again."""

@@ -15,6 +15,8 @@ TOLD = "told.json"
 """Why and how the node is to end, written before the SIGTERM of somebody who knows of Longboat."""
 
 
+EXIT_KILLED = 137
+"""The kernel's code for a launcher that was killed: a Job makes another pod for it, so that none ends so by itself."""
 EXIT_REPLACED = 213
 """Only of the process: the Job of a pod that ends so makes another one (`core.errors.RUN_REPLACED_EXIT`)."""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from longboat.core.runs import RunStatus
 from longboat.engines.shared.explanations import restart_words
 from testbed import api
 from tests.engines.kubernetes.faults.grounds import Ground
+from tests.engines.kubernetes.faults.losses import unfinished
 from tests.engines.kubernetes.faults.test_restarts import lines_of, pods_of
 from tests.engines.kubernetes.flavours import FLAVOURS
 
@@ -96,4 +101,48 @@ def test_node_0_that_is_deleted_has_all_made_anew(ground: Ground) -> None:
     assert ended.attempts[1].restart == "new" and not any(
         name.startswith("job-a0") and uid not in before for uid, name in pods_of(ground).items()
     )
+    ground.remove()
+
+
+def kill_launcher(uid: str, index: int) -> None:
+    """The nodes share this machine: the launcher is the parent of its rank, and the first process of its container."""
+    wanted = {f"LONGBOAT_RUN_UID={uid}".encode(), f"RANK={index}".encode()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"launcher.pyz" in Path(f"/proc/{parent}/cmdline").read_bytes():
+                    os.kill(parent, signal.SIGKILL)
+                    return
+    raise AssertionError(f"no launcher of rank {index}")
+
+
+def test_a_launcher_that_is_killed_is_replaced_alone(ground: Ground) -> None:
+    before = begun(ground, retries={"count": 2, "backoff": "0s"})
+    kill_launcher(ground.engine.status("job").uid, 1)
+    ended = ground.wait()
+    assert (ended.phase, ended.exit_code, ended.attempt) == ("succeeded", 0, 1), ended.reason
+    after = pods_of(ground)
+    (new,) = after.keys() - before.keys()
+    assert "-1-" in after[new] and before.keys() <= after.keys(), "the one that was killed stays, with its log"
+    first, second = ended.attempts
+    assert first.failure is not None and (first.failure.cause, first.failure.exit_code) == ("lost", 208)
+    assert "worker-1 was killed" in first.failure.message
+    assert (second.restart, second.replaced) == ("in-place", ("worker-1",))
+    assert lines_of(ground, 0) == [f"rank {rank} attempt 0 from ''\n" for rank in range(3)]
+    assert lines_of(ground, 1) == [f"rank {rank} attempt 1 from 'step-3'\n" for rank in range(3)]
+    ground.remove()
+
+
+def test_a_launcher_of_node_0_that_is_killed_has_all_made_anew(ground: Ground) -> None:
+    """And the pod that its Job makes all the same takes no part."""
+    begun(ground, retries={"count": 2, "backoff": "0s"})
+    kill_launcher(ground.engine.status("job").uid, 0)
+    ended = ground.wait()
+    assert (ended.phase, ended.exit_code, ended.attempt) == ("succeeded", 0, 1), ended.reason
+    first, second = ended.attempts
+    assert second.restart == "new" and first.failure is not None and first.failure.cause == "lost"
+    assert "worker-0" in first.failure.message
+    ground.until(lambda: not unfinished(ground, 0), "a second pod of node 0 is gone")
+    assert lines_of(ground, 1) == [f"rank {rank} attempt 1 from 'step-3'\n" for rank in range(3)]
     ground.remove()

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.core.errors import RUN_REPLACED_EXIT
+from longboat.core.errors import LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT
 from longboat.core.jobs import Retries
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.workloads import workloads
-from longboat.launcher.node.plan import EXIT_REPLACED
+from longboat.launcher.node.plan import EXIT_KILLED, EXIT_REPLACED
 from tests.engines.kubernetes.manifest_samples import job, record, role
 
 LABELS = {"longboat.dev/run": "train", "longboat.dev/attempt": "2"}
@@ -41,26 +41,33 @@ def test_a_job_for_every_role() -> None:
 
 
 @pytest.mark.parametrize(
-    ("retries", "nodes", "is_replaced"),
-    [(Retries(count=3), 2, True), (Retries(count=3, restart="new"), 2, False), (Retries(), 2, False)]
-    + [(Retries(count=3), 1, False)],
+    ("retries", "nodes", "exits"),
+    [
+        (Retries(count=3), 2, [137, 213]),
+        (Retries(count=3, on=("oom", "lost", 7)), 2, [137, 213]),
+        (Retries(count=3, on=("lost", "preemption")), 2, [213]),
+        (Retries(count=3, restart="new"), 2, []),
+        (Retries(), 2, []),
+        (Retries(count=3), 1, []),
+    ],
 )
-def test_whose_pods_are_replaced(retries: Retries, nodes: int, is_replaced: bool) -> None:
-    """Only by the exit code that asks for it, wherever the pod was; everything else fails its index."""
+def test_whose_pods_are_replaced(retries: Retries, nodes: int, exits: list[int]) -> None:
+    """Only by the exit codes of a launcher that asks for it or was killed, which may be for want of memory; everything
+    else fails its index."""
     gang = msgspec.structs.replace(job(role("worker", nodes=nodes)), retries=retries)
     (body,) = workloads(record(gang), 0, LABELS, suspended=False)
     spec = body["spec"]
-    assert spec["backoffLimitPerIndex"] == (3 if is_replaced else 0)
-    assert ("podFailurePolicy" in spec) == is_replaced
-    if is_replaced:
+    assert spec["backoffLimitPerIndex"] == (3 if exits else 0)
+    assert ("podFailurePolicy" in spec) == bool(exits)
+    if exits:
         first, *others = spec["podFailurePolicy"]["rules"]
         assert first == {
             "action": "Count",
-            "onExitCodes": {"containerName": "main", "operator": "In", "values": [EXIT_REPLACED]},
+            "onExitCodes": {"containerName": "main", "operator": "In", "values": exits},
         }
         conditions = [(each["action"], each["onPodConditions"]) for each in others]
         assert conditions == [("FailIndex", [{"type": "PodScheduled", "status": word}]) for word in ("True", "False")]
-    assert RUN_REPLACED_EXIT == EXIT_REPLACED
+    assert (LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT) == (EXIT_KILLED, EXIT_REPLACED) == (137, 213)
 
 
 def test_one_jobset_for_all_roles() -> None:

@@ -7,8 +7,10 @@ import pytest
 
 from longboat.core.jobs import Retries
 from longboat.engines.kubernetes.observe.progress import awaited_members, progress_of
-from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, present_pods
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, pods_of_gang, with_failed
+from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.actions import Delete, DeleteWorkloads, SendStop
+from longboat.engines.kubernetes.reconcile.attempt_outcome import is_over
 from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
 from longboat.engines.kubernetes.records import Gate, State
@@ -16,6 +18,7 @@ from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
     ended,
+    gone_by,
     job,
     opened,
     pod,
@@ -112,14 +115,61 @@ def test_a_pod_that_has_asked_for_another_one_is_none_of_the_gang_any_more() -> 
         return pod_view({"metadata": {"name": f"p{code}"}, "status": {"phase": "Failed", "containerStatuses": [ended]}})
 
     pods = [view(213), view(208), view(137)]
-    assert [each.name for each in present_pods(record(JOB), pods)] == ["p208", "p137"]
-    assert present_pods(record(job(nodes=3)), pods) == tuple(pods), "whose Jobs make no other one"
+    assert [each.name for each in pods_of_gang(record(JOB), pods).present] == ["p208"]
+    assert pods_of_gang(record(job(nodes=3)), pods).present == tuple(pods), "whose Jobs make no other one"
+    picky = job(nodes=3, retries=Retries(count=2, on=("lost", "exit")))
+    assert [each.name for each in pods_of_gang(record(picky), pods).present] == ["p208", "p137"], "it may be for memory"
 
 
 def test_node_0_is_never_replaced_and_its_verdict_counts() -> None:
     """Launchers of older versions end as their ranks do, with 213 too."""
     first = msgspec.structs.replace(ended(0, 213, gang=verdict(213, "exit")), is_replaced=True)
-    assert present_pods(record(JOB), (first, *STAYS)) == (first, *STAYS)
+    assert pods_of_gang(record(JOB), (first, running(2))).present == (first, running(2))
+
+
+def killed(index: int, **fields: object) -> PodView:
+    end = PodEnd(exit_code=208, cause="lost", message="the launcher was killed before it could report", ended=NOW - 5)
+    return msgspec.structs.replace(gone_by(index, end, **fields), is_killed=True)  # type: ignore[arg-type]
+
+
+def seen_by(*pods: PodView, failed: tuple[str, ...] = ()) -> RunSnapshot:
+    known = pods_of_gang(record(JOB), pods)
+    seen = msgspec.structs.replace(gang(*known.present), replaced=known.replaced, late=known.late)
+    return with_failed(seen, frozenset(failed))
+
+
+def test_a_launcher_that_was_killed_is_waited_for_and_one_on_node_0_is_not() -> None:
+    assert awaited_members(seen_by(*STAYS, killed(1))) == ["worker-1"]
+    alone = seen_by(killed(0), running(1), running(2))
+    state = decide(alone, NOW).state
+    assert awaited_members(alone) == [] and state is not None and state.broken == NOW
+
+
+def test_a_killed_launcher_whose_job_has_given_up_is_dead_and_named() -> None:
+    """One that an older version made fails its index at once; so does one that was killed more often than retried."""
+    seen = seen_by(*STAYS, killed(1), failed=("worker-1",))
+    assert awaited_members(seen) == [] and [each.node for each in seen.pods] == ["worker-0", "worker-2", "worker-1"]
+    state = decide(seen, NOW).state
+    assert state is not None and state.broken == NOW
+
+
+def test_who_comes_after_node_0_has_ended_is_late() -> None:
+    """Its own second pod, and others in whose place there is nothing left to take part in; one that took part stays."""
+    over = ended(0, 5, cause="exit", at=NOW - 5, gang=verdict(5, "exit"))
+    second = msgspec.structs.replace(pod(0), name="again", created=NOW)
+    after = msgspec.structs.replace(running(1), name="new", created=NOW - 20)
+    for started, is_late in ((NOW - 15, False), (NOW - 1, True), (None, True)):
+        new = msgspec.structs.replace(after, started=started)
+        seen = seen_by(over, ended(2, 0), killed(1), new, second)
+        assert [each.name for each in seen.late] == ["again", "new"][: 1 + is_late]
+        drops = [action.pod for action in decide(seen, NOW).actions if isinstance(action, Delete)]
+        assert drops == ["again", "new"][: 1 + is_late]
+
+
+def test_an_attempt_whose_node_0_has_ended_waits_for_no_other_pod() -> None:
+    over = ended(0, 5, cause="exit", gang=verdict(5, "exit"))
+    assert is_over(seen_by(over, ended(2, 0), killed(1)), 0)
+    assert not is_over(seen_by(running(0), ended(2, 0), killed(1)), 0)
 
 
 def test_a_gang_that_its_queue_takes_back_meanwhile_has_been_preempted() -> None:

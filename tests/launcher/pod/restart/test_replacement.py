@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longboat.engines.kubernetes.logs.lines import lines_of_pod
-from longboat.launcher.node.plan import EXIT_REPLACED
+from longboat.launcher.node.plan import EXIT_KILLED, EXIT_REPLACED
 from tests.launcher.pod.restart.test_in_place import RULE, TRAINS, wait_all
 from tests.launcher.pods import Pods
 
@@ -99,10 +99,65 @@ def test_whose_pod_is_not_replaced(make_pods: Make, rule: dict[str, Any] | None,
     assert pods.verdict["cause"] == "preemption" and pods.message()["attempt"] == 0
 
 
-def test_a_rank_whose_code_is_that_of_a_replaced_pod(make_pods: Make) -> None:
-    pods = make_pods(script=f"import sys; sys.exit({EXIT_REPLACED})", restart={**RULE, "count": 0})
+@pytest.mark.parametrize("code", [EXIT_REPLACED, EXIT_KILLED])
+def test_a_rank_whose_code_is_that_of_a_replaced_pod(make_pods: Make, code: int) -> None:
+    pods = make_pods(script=f"import sys; sys.exit({code})", restart={**RULE, "count": 0})
     assert pods.run() == [208]
-    assert pods.verdict["exit_code"] == EXIT_REPLACED
+    assert pods.verdict["exit_code"] == code
+
+
+def test_a_launcher_that_is_killed_is_replaced_and_the_others_stay(make_pods: Make) -> None:
+    pods = make_pods(script=WAITS, roles={"worker": 3}, restart=RULE)
+    pods.start_all()
+    begun(pods)
+    first = {place: pods.processes[place].pid for place in (0, 2)}
+    pods.processes[1].kill()
+    replacement(pods, 1)
+    wait_all(pods)
+    assert pods.verdict["cause"] is None and {place: pods.processes[place].pid for place in (0, 2)} == first
+    (end,) = pods.message()["restarts"]
+    assert (end["cause"], end["exit_code"], end["replaced"]) == ("lost", 208, ["worker-1"])
+    assert "worker-1 was killed or cut off" in end["message"]
+    assert lines(pods, 1)[-1] == (1, "rank 1 attempt 1 from 'step-7' after []\n")
+
+
+@pytest.mark.parametrize("has_met", [True, False], ids=["while it waits", "in its setup"])
+def test_a_launcher_that_is_killed_before_the_ranks_start_costs_nothing(make_pods: Make, has_met: bool) -> None:
+    """Another one takes its place, in the same attempt."""
+    slow = 0 if has_met else 2
+    setup = f'until test "$NODE_RANK" != {slow} -o -e "$SHARED/go"; do sleep 0.05; done'
+    pods = make_pods(script=TRAINS, roles={"worker": 3}, plan={"setup": setup}, restart=RULE)
+    pods.start_all()
+    pods.until(lambda: pods.beat(2).get("phase") == ("waiting" if has_met else "setup"))
+    pods.until(lambda: pods.beat(0).get("phase") == ("setup" if has_met else "waiting"))
+    pods.processes[2].kill()
+    replacement(pods, 2)
+    pods.until(lambda: pods.beat(2).get("phase") == ("waiting" if has_met else "setup"))
+    (pods.folder / "go").touch()
+    wait_all(pods)
+    assert pods.verdict["cause"] is None and "restarts" not in pods.message()
+
+
+def test_a_replacement_where_no_retry_is_left_is_sent_away(make_pods: Make) -> None:
+    """It does not wait ten minutes for a gang that has ended."""
+    pods = make_pods(script=WAITS, roles={"worker": 2}, restart={**RULE, "count": 0}, plan={"grace_s": 1})
+    pods.start_all()
+    begun(pods)
+    pods.processes[1].kill()
+    assert replacement(pods, 1).wait(60) == 208
+    assert pods.message(1)["message"] == "node worker-0: the gang has ended"
+    pods.wait(0)
+    assert (pods.verdict["cause"], pods.message()["attempt"]) == ("lost", 0)
+
+
+def test_a_second_node_0_sends_the_members_of_the_first_away(make_pods: Make) -> None:
+    pods = make_pods(script=WAITS, roles={"worker": 2}, restart=RULE, plan={"grace_s": 1})
+    pods.start_all()
+    begun(pods)
+    pods.processes[0].kill()
+    replacement(pods, 0)
+    assert pods.wait(1) == 208
+    assert pods.message(1)["message"] == "node worker-0: it is of a gang whose node 0 is gone"
 
 
 def test_a_replacement_that_comes_while_the_old_one_is_silent(make_pods: Make) -> None:

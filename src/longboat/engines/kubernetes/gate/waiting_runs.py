@@ -11,7 +11,7 @@ from longboat.engines.kubernetes.gate.decide import GateCandidate
 from longboat.engines.kubernetes.gate.node_usage import bound_claims
 from longboat.engines.kubernetes.gate.sizes import ElasticPods
 from longboat.engines.kubernetes.manifests.gang_pods import gang_pods
-from longboat.engines.kubernetes.observe.snapshot import PodView, WorkloadView, present_pods
+from longboat.engines.kubernetes.observe.snapshot import PodView, WorkloadView, pods_of_gang
 from longboat.engines.kubernetes.records import Record, State
 from longboat.fitting.model.pods import Claims
 from longboat.kubeapi.client import Client
@@ -41,7 +41,7 @@ class WaitingRun(msgspec.Struct, frozen=True):
         return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
 
     def with_ended(self, pods: Sequence[PodView]) -> WaitingRun:
-        ended = tuple(pod for pod in present_pods(self.record, pods) if pod.attempt == self.state.attempt)
+        ended = tuple(pod for pod in pods_of_gang(self.record, pods).present if pod.attempt == self.state.attempt)
         return msgspec.structs.replace(self, ended=ended)
 
 

@@ -89,7 +89,7 @@ class RunLogs:
                     absent.append(lost)
         if state.expired is not None and self._record.storage is not None:
             return  # no Job vouches for what the record says of its storage: who may read it does so himself
-        left = {view.node for view in views if view.is_replaced}
+        left = {view.node for view in views if view.is_replaced or view.is_killed}
         for number, node in replaced_nodes(self._record, state):
             role, _, index = node.rpartition("-")
             if node not in left and self._is_wanted(role, int(index), number):

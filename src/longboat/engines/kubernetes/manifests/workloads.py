@@ -1,8 +1,8 @@
 """The workload of one attempt: a JobSet with a replicated job per role, or an Indexed Job per role. Pure.
 
 An index that failed is not started again and does not end the others: the gang ends itself, and its pods stay with
-their logs. With one exception: a launcher whose pod is taken away, while node 0 restarts the others in place, leaves
-with an exit code of its own, and its Job makes another pod for its index.
+their logs. With exceptions: a launcher whose pod is taken away, while node 0 restarts the others in place, leaves with
+an exit code of its own, and its Job makes another pod for its index. So it does for one that was killed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from longboat.core.errors import RUN_REPLACED_EXIT
 from longboat.core.jobs import Role
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.pod_template import pod_template
-from longboat.engines.kubernetes.records import Record, replaces_pods
+from longboat.engines.kubernetes.records import Record, replaced_exits
 
 Object = dict[str, Any]
 
@@ -79,10 +78,12 @@ def _job_spec(record: Record, role: Role, attempt: int, labels: Mapping[str, str
 
 
 def _replacement(record: Record) -> Object:
-    """Which ended pods get a successor: none, or those whose launchers ask for it; all others fail their index."""
-    if not replaces_pods(record):
+    """Which ended pods get a successor: none, or those whose launchers ask for it or were killed; all others fail
+    their index."""
+    exits = replaced_exits(record)
+    if not exits:
         return {"backoffLimitPerIndex": 0}
-    asked = {"containerName": "main", "operator": "In", "values": [RUN_REPLACED_EXIT]}
+    asked = {"containerName": "main", "operator": "In", "values": list(exits)}
     rules: list[Object] = [{"action": "Count", "onExitCodes": asked}]
     rules += [
         {"action": "FailIndex", "onPodConditions": [{"type": "PodScheduled", "status": status}]}

@@ -28,8 +28,9 @@ from longboat.engines.kubernetes.observe.snapshot import (
     host_view,
     mount_trouble,
     pod_view,
-    present_pods,
+    pods_of_gang,
     queue_view,
+    with_failed,
     workload_view,
 )
 from longboat.engines.kubernetes.record_store import (
@@ -104,6 +105,7 @@ def snapshot_of(
     record, state = read_record(body)
     metadata = body["metadata"]
     uid = str(metadata.get("uid", ""))
+    known = pods_of_gang(record, pods)
     return RunSnapshot(
         record=record,
         state=state,
@@ -116,7 +118,9 @@ def snapshot_of(
         is_deleting=parse_time(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
         workloads=tuple(workload for workload in workloads if workload.owner == uid),
-        pods=present_pods(record, pods),
+        pods=known.present,
+        replaced=known.replaced,
+        late=known.late,
         hosts=dict(hosts or {}),
         queue=queue,
     )
@@ -197,7 +201,7 @@ def _with_failed(client: Client, snapshot: RunSnapshot, jobs: Sequence[Object] |
             jobs = client.list(JOB, labels=names.selector([(names.RUN, record.name)])).items
         except ApiError:
             return snapshot
-    return msgspec.structs.replace(snapshot, failed_nodes=failed_members(jobs, state.attempt))
+    return with_failed(snapshot, failed_members(jobs, state.attempt))
 
 
 def observe_hosts(client: Client, wanted: Collection[str], pods: Sequence[PodView] = ()) -> dict[str, HostView]:

@@ -16,7 +16,14 @@ from longboat.core.errors import EngineError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.node_loss import doubtful_hosts
 from longboat.engines.kubernetes.observe.observe import is_stuck, snapshot_of
-from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, failed_members, pod_view, workload_view
+from longboat.engines.kubernetes.observe.snapshot import (
+    PodView,
+    RunSnapshot,
+    failed_members,
+    pod_view,
+    with_failed,
+    workload_view,
+)
 from longboat.engines.kubernetes.records import is_chained
 from longboat.engines.kubernetes.slim_objects import RunObject
 from longboat.kubeapi.kinds import CONFIG_MAP, POD, Kind
@@ -91,7 +98,7 @@ class RunCopies:
             return None
         if not 0 < len(seen.pods_of(seen.state.attempt)) < seen.record.job.nodes:
             return seen
-        return msgspec.structs.replace(seen, failed_nodes=failed_members(workloads, seen.state.attempt))
+        return with_failed(seen, failed_members(workloads, seen.state.attempt))
 
 
 def _needs_more(seen: RunSnapshot, now: float) -> bool:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from longboat.core.errors import RUN_REPLACED_EXIT
+import msgspec
+
+from longboat.core.errors import LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT
 from longboat.core.jobs import Value
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, HELD, INDEX, ROLE
 from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
-from longboat.engines.kubernetes.records import Record, State, expected_nodes, replaces_pods
+from longboat.engines.kubernetes.records import Record, State, expected_nodes, replaced_exits
 from longboat.engines.lifecycle.predecessors import PredecessorView
 from longboat.engines.shared.stop_request import StopRequest
 
@@ -48,6 +50,7 @@ class PodView(Value, frozen=True):
     is_lost: bool = False  # its node is lost; `end` is our judgement, nobody reported it
     tolerations: tuple[dict[str, Any], ...] = ()  # of one pod that was read whole, not of a list
     is_replaced: bool = False  # its launcher has asked for another pod in its place, as it ended
+    is_killed: bool = False  # its launcher was killed: its Job makes another pod, where it does so at all
     unhealthy_devices: tuple[str, ...] | None = None  # GPUs it has; None: the cluster does not tell (before 1.36)
     digest: str = ""  # of its image
     end: PodEnd | None = None
@@ -106,6 +109,8 @@ class RunSnapshot(Value, frozen=True):
     stop: StopRequest | None = None
     workloads: tuple[WorkloadView, ...] = ()
     pods: tuple[PodView, ...] = ()
+    replaced: tuple[PodView, ...] = ()
+    late: tuple[PodView, ...] = ()  # `RunPods`
     hosts: dict[str, HostView] = {}
     failed_nodes: frozenset[str] = frozenset()  # of the attempt under way: the Job says that their index failed
     queue: QueueView | None = None
@@ -125,6 +130,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     state = container.get("state") or {}
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     waiting = state.get("waiting") or {}
+    code = int((state.get("terminated") or {}).get("exitCode") or 0)
     unschedulable = conditions.get("PodScheduled", {})
     running = state.get("running")
     end = outcome_of_pod(pod)
@@ -154,7 +160,8 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         message=str(waiting.get("message") or unschedulable.get("message") or status.get("message") or ""),
         deleting_since=parse_time(meta.get("deletionTimestamp")),
         tolerations=tuple(spec.get("tolerations") or ()),
-        is_replaced=int((state.get("terminated") or {}).get("exitCode") or 0) == RUN_REPLACED_EXIT,
+        is_replaced=code == RUN_REPLACED_EXIT,
+        is_killed=code == LAUNCHER_KILLED_EXIT,
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         unhealthy_devices=_unhealthy_devices(container),
         digest="".join(_DIGEST.findall(str(container.get("imageID") or ""))[-1:]),
@@ -162,15 +169,60 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
-def present_pods(record: Record, pods: Iterable[PodView]) -> tuple[PodView, ...]:
-    """The pods without those whose place another one has, or will have: a member has one at a time.
+class RunPods(Value, frozen=True):
+    """The pods of a run, by what they are of its gang."""
 
-    Never node 0's, which has the verdict: of an older version, where a rank that ends so is no launcher's wish.
+    present: tuple[PodView, ...]  # one for a member
+    replaced: tuple[PodView, ...] = ()  # ended, and others are in their place or will be
+    late: tuple[PodView, ...] = ()  # made in the place of others when node 0 had ended, and node 0's own second one
+
+
+def pods_of_gang(record: Record, pods: Iterable[PodView]) -> RunPods:
+    """A member has one pod at a time. Node 0 is never replaced: it has the verdict, and the gang ends with it.
+
+    Of an older version a rank may end so without a launcher's wish, on node 0 as well.
     """
-    if not replaces_pods(record):
-        return tuple(pods)
+    pods = sorted(pods, key=lambda pod: pod.created)
+    exits = replaced_exits(record)
+    if not exits:
+        return RunPods(present=tuple(pods))
     first = expected_nodes(record.job)[0]
-    return tuple(pod for pod in pods if not pod.is_replaced or pod.node == first)
+    heads: dict[int, PodView] = {}
+    members: set[tuple[int, str]] = set()
+    present: list[PodView] = []
+    replaced: list[PodView] = []
+    late: list[PodView] = []
+    for pod in pods:
+        if pod.node == first:
+            (late if pod.attempt in heads else present).append(pod)
+            heads.setdefault(pod.attempt, pod)
+    for pod in pods:
+        if pod.node == first:
+            continue
+        if (pod.attempt, pod.node) in members and _is_too_late(pod, heads.get(pod.attempt)):
+            late.append(pod)
+        elif pod.is_replaced or (pod.is_killed and LAUNCHER_KILLED_EXIT in exits):
+            replaced.append(pod)
+            members.add((pod.attempt, pod.node))
+        else:
+            present.append(pod)
+    return RunPods(present=tuple(present), replaced=tuple(replaced), late=tuple(late))
+
+
+def _is_too_late(pod: PodView, head: PodView | None) -> bool:
+    """Whether node 0 had ended when this pod started: there was nothing that it could take part in."""
+    ended = head.end.ended if head is not None and head.end is not None else None
+    return ended is not None and (pod.started is None or pod.started >= ended)
+
+
+def with_failed(snapshot: RunSnapshot, failed: frozenset[str]) -> RunSnapshot:
+    """The run with members whose index its Jobs count as failed. Their last pods have no successors."""
+    attempt = snapshot.state.attempt
+    there = {pod.node for pod in snapshot.pods_of(attempt)}
+    last = {pod.node: pod for pod in sorted(snapshot.replaced, key=lambda pod: pod.created) if pod.attempt == attempt}
+    back = tuple(pod for member, pod in last.items() if member in failed - there)
+    replaced = tuple(pod for pod in snapshot.replaced if pod not in back)
+    return msgspec.structs.replace(snapshot, failed_nodes=failed, pods=(*snapshot.pods, *back), replaced=replaced)
 
 
 def _unhealthy_devices(container: Mapping[str, Any]) -> tuple[str, ...] | None:

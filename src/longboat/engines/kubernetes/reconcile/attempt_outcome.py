@@ -44,7 +44,10 @@ def is_over(snapshot: RunSnapshot, attempt: int) -> bool:
     pods = snapshot.pods_of(attempt)
     if any(pod.end is None for pod in pods):
         return False
-    missing = set(expected_nodes(snapshot.record.job)) - {pod.node for pod in pods}
+    members = expected_nodes(snapshot.record.job)
+    missing = set(members) - {pod.node for pod in pods}
+    if members[0] not in missing:  # with node 0 ends the attempt: who is still replaced has nothing to take part in
+        missing -= {pod.node for pod in snapshot.replaced if pod.attempt == attempt}
     if not missing:
         return True
     if any(pod.is_lost for pod in pods) and attempt == snapshot.state.attempt:

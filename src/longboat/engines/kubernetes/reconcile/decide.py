@@ -324,7 +324,11 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
 
 def _with_fences(turn: Decision, snapshot: RunSnapshot, now: float) -> Decision:
     """Pods of lost nodes are deleted by force; nodes that may be lost are looked at again."""
-    fences = [ForceDelete(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced]
+    fences: list[Action] = [
+        ForceDelete(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced
+    ]
+    late = [pod for pod in snapshot.late if pod.end is None and pod.deleting_since is None]
+    fences += [Delete(pod=pod.name, uid=pod.uid) for pod in late]
     again = turn.again_at
     doubt = first_doubt(snapshot)
     if doubt is not None and now <= doubt:

@@ -75,7 +75,7 @@ def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
         has_met = end.said.gang.cause not in (*NEVER_STARTED, "lost")
         if end.said.started is None and snapshot.record.checkpoint_store is None:
             has_met = False  # taken away after a restart in place, when another one had not come back yet
-        is_closing = has_met and any(pod.end is None for pod in pods.values())
+        is_closing = has_met and any(pod.end is None and _was_there(pod, end) for pod in pods.values())
         due = end.ended + max(CLOSING_S if is_closing else 0.0, grace_s + LINGER_S)
         return SurvivorDeadline(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)
     dead = dead_members(snapshot)
@@ -84,6 +84,11 @@ def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
     wait_s = min(_wait_s(pods.get(member), grace_s) for member in dead)
     tell_at = snapshot.state.broken + wait_s
     return SurvivorDeadline(tell_at=tell_at, drop_at=tell_at + grace_s + TELL_S, grace_s=grace_s)
+
+
+def _was_there(pod: PodView, first: PodEnd) -> bool:
+    """Whether it may have taken part in what node 0 has ended; one that was made later has nothing to keep."""
+    return pod.started is None or first.ended is None or pod.started < first.ended
 
 
 def _wait_s(pod: PodView | None, grace_s: float) -> float:
