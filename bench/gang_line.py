@@ -25,7 +25,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from longboat.launcher.gang.membership import GangFollower, GangLeader
+from longboat.launcher.gang.follower import GangFollower
+from longboat.launcher.gang.membership import GangLeader
 from longboat.launcher.node.loop import POLLIN, EventLoop
 
 SIZES = (10, 100, 1000)

@@ -235,7 +235,8 @@ class NodeLauncher:
 
     def _join(self) -> None:
         """Join the gang before setup, so that the others know that this node lives."""
-        from .gang.membership import GangFollower, GangLeader
+        from .gang.follower import GangFollower
+        from .gang.membership import GangLeader
 
         if self.plan.node_rank == 0:
             self._membership = GangLeader(self.state, self._follow_order)
@@ -371,9 +372,8 @@ class NodeLauncher:
         self._close(outcome, verdict)
         code = state.result()[0]
         code = code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
-        is_mistaken = code == EXIT_REPLACED and self.plan.echo == "pod"  # of a rank; its report has it
-        is_mistaken = is_mistaken or (code == EXIT_KILLED and self.plan.restart is not None)
-        return EXIT_LOST if is_mistaken else code
+        taken = {EXIT_REPLACED, EXIT_KILLED if self.plan.restart else EXIT_REPLACED}  # a rank's; its report has it
+        return EXIT_LOST if code in taken and self.plan.echo == "pod" else code
 
     def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
         if self.plan.termination or self.plan.keep or self.plan.artifacts or self.state.sender is not None:
