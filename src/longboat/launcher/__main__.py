@@ -18,7 +18,8 @@ _MODULES = {
     "--status": "pod.control",
     "--logs": "pod.log_feed",
     "--stdin": "pod.rank_stdin",
-    "--ready": "pod.ready",
+    "--ready": "pod.replica.ready",
+    "--checkpoints": "pod.replica.followed",
     "--workbench": "workbench.serve",
 }
 

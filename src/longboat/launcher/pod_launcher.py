@@ -28,6 +28,7 @@ else:
 
 EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE = 200, 201, 205
 INDEX = "JOB_COMPLETION_INDEX"
+FOLLOWED = "LONGBOAT_FOLLOWED_STEP"  # `pod.replica.followed`, which few pods need
 
 
 def main(argv: list[str]) -> int:
@@ -40,7 +41,12 @@ def main(argv: list[str]) -> int:
     try:
         index = int(os.environ.pop(INDEX, "0"))
         gang = read_gang(os.path.join(root, "gang", "gang"))
+        followed = os.environ.pop(FOLLOWED, None)
         raw = plan_of(gang, role, index, root, os.environ)
+        if followed is not None:
+            from .pod.replica.followed import with_step
+
+            raw["resume_from"] = with_step(raw["resume_from"], followed)
         if argv[3:]:
             from .pod.restart.in_place import take_over
 

@@ -42,6 +42,7 @@ def explain_service(engine: Engine, name: str) -> Explanation | None:
         return None
     served = status.run if status.step is None else f"{status.run}:{status.step}"
     reason = f": {status.reason}" if status.reason else ""
+    follows = [f"it follows the {status.follow} checkpoint of {status.run}{_who_follows(services)}"]
     steps = [f"longboat serve logs {name}"] if reason else []
     if in_failure([reason]):
         steps.append(
@@ -52,7 +53,21 @@ def explain_service(engine: Engine, name: str) -> Explanation | None:
         run=name,
         phase="failed" if status.phase == "failed" else "running",
         headline=f"the service {name} is {status.phase}{reason}",
-        facts=(f"{status.ready} of {status.replicas} replicas ready, {served} is served at {status.url}",),
+        facts=(
+            f"{status.ready} of {status.replicas} replicas ready, {served} is served at {status.url}",
+            *(follows if status.follow else ()),
+        ),
         lines=events,
         next_steps=tuple(steps),
     )
+
+
+def _who_follows(services: Services) -> str:
+    """In a cluster somebody has to; on this machine services do by themselves."""
+    from longboat.serving.kubernetes.services import ClusterServices
+
+    if not isinstance(services, ClusterServices):
+        return ""
+    if services.has_controller():
+        return ", which the controller gives it"
+    return ", while `longboat serve follow` runs: no controller serves this namespace"

@@ -231,18 +231,21 @@ class Mirror:
         """Markers are read only for a policy that asks for their metrics or times, and each of them once."""
         candidates = [Candidate(copy.step) for copy in best]
         if rule.last > 0 and (rule.best > 0 or rule.every_s > 0):
-            for copy in best:
-                if copy not in self._markers:
-                    self._markers[copy] = fences.read_marker(self.read(f"{copy.key}/{MARKER}") or b"")
-            names = {copy: retention.evaluated_name(copy.step) for copy in best if rule.best > 0}
-            evaluations = {copy: self.read(name) or b"" for copy, name in names.items() if name in marks}
-            markers = [(copy, self._markers[copy]) for copy in best]
-            candidates = [
-                Candidate(copy.step, mark.time or 0.0, fences.metrics_of(mark, evaluations.get(copy, b"")))
-                for copy, mark in markers
-            ]
+            candidates = self._candidates(best, marks, with_metrics=rule.best > 0)
         steps = retention.kept_steps(candidates, rule, retention.promoted_steps(marks))
         return {copy for copy in best if copy.step in steps}
+
+    def _candidates(self, best: list[CheckpointCopy], marks: Collection[str], *, with_metrics: bool) -> list[Candidate]:
+        for copy in best:
+            if copy not in self._markers:
+                self._markers[copy] = fences.read_marker(self.read(f"{copy.key}/{MARKER}") or b"")
+        names = {copy: retention.evaluated_name(copy.step) for copy in best if with_metrics}
+        evaluations = {copy: self.read(name) or b"" for copy, name in names.items() if name in marks}
+        markers = [(copy, self._markers[copy]) for copy in best]
+        return [
+            Candidate(copy.step, mark.time or 0.0, fences.metrics_of(mark, evaluations.get(copy, b"")))
+            for copy, mark in markers
+        ]
 
     def remove_all(self) -> int:
         """Everything of the run; how many checkpoints that were complete."""
@@ -260,6 +263,14 @@ class Mirror:
         """All that the store has, and of it those that are complete and count, one for each step."""
         contents = self._contents()
         return contents, _best(self._counting(contents))
+
+    def candidates(self, *, with_metrics: bool) -> tuple[list[Candidate], set[int]]:
+        """Complete checkpoints that count, oldest first, and the steps of those that were promoted. Without metrics no
+        marker is read."""
+        contents, best = self.inventory()
+        names = contents.marks
+        known = self._candidates(best, names, with_metrics=True) if with_metrics else [Candidate(c.step) for c in best]
+        return known, retention.promoted_steps(names)
 
     def read(self, path: str) -> bytes | None:
         """A small object below the run's prefix; None: there is none."""

@@ -177,14 +177,24 @@ def write_mark(path: Path, data: bytes | None) -> None:
 
 def _superseded(folder: Path, complete: Sequence[tuple[int, Path, Marker]], keep: Retention) -> list[Path]:
     """Complete checkpoints that `keep` does not keep."""
+    known, promoted = _candidates(folder, complete)
+    kept = kept_steps(known, keep, promoted)
+    return [path for step, path, _ in complete if step not in kept]
+
+
+def candidates(folder: Path) -> tuple[list[Candidate], set[int]]:
+    """Complete checkpoints that count, oldest first, and the steps of those that were promoted."""
+    return _candidates(folder, sorted(_counting(folder)))
+
+
+def _candidates(folder: Path, complete: Sequence[tuple[int, Path, Marker]]) -> tuple[list[Candidate], set[int]]:
     names = _names(folder)
     evaluations = {name: _read(folder / name) or b"" for name in names if EVALUATED.fullmatch(name)}
-    candidates = [
+    known = [
         Candidate(step, _time_of(path, marker), fences.metrics_of(marker, evaluations.get(evaluated_name(step), b"")))
         for step, path, marker in complete
     ]
-    kept = kept_steps(candidates, keep, promoted_steps(names))
-    return [path for step, path, _ in complete if step not in kept]
+    return known, promoted_steps(names)
 
 
 def _time_of(path: Path, marker: Marker) -> float:

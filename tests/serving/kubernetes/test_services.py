@@ -12,9 +12,21 @@ import pytest
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.jobs import Resources, Serve
 from longboat.engines.kubernetes.engine import KubernetesEngine
+from longboat.kubeapi.errors import Conflict
 from longboat.kubeapi.kinds import DEPLOYMENT, HPA, PDB, SECRET, SERVICE
-from longboat.serving.kubernetes.manifests import NAME, RECORD, VERSION, Object, ServingRecord, Track, service_objects
+from longboat.serving.kubernetes.following import serve_step
+from longboat.serving.kubernetes.manifests import (
+    FOLLOWED,
+    NAME,
+    RECORD,
+    VERSION,
+    Object,
+    ServingRecord,
+    Track,
+    service_objects,
+)
 from longboat.serving.kubernetes.services import ClusterServices
+from longboat.serving.kubernetes.status import record_of
 from testbed.clusters import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -75,6 +87,33 @@ def test_a_secret_of_somebody_else_is_not_used(services: ClusterServices, namesp
     services._forget_old("svc", 2)
     versions = {body["metadata"]["labels"][VERSION] for body in client.list(SECRET, labels=f"{NAME}=svc").items}
     assert versions == {"2"}
+
+
+def test_a_followed_step_is_one_variable_of_the_same_pods(services: ClusterServices, namespace: str) -> None:
+    client = services.client
+    record = msgspec.structs.replace(SERVED, serve=Serve(replicas=0, follow="newest"))
+    services._put("svc", objects_of(namespace, record), is_new=True)
+    before = client.get(DEPLOYMENT, "svc")
+    assert services.follow("svc") is None, "no pod could be asked"
+    serve_step(client, before, msgspec.structs.replace(record, step=9))
+    after = client.get(DEPLOYMENT, "svc")
+    (made,), (changed,) = (body["spec"]["template"]["spec"]["containers"] for body in (before, after))
+    assert changed.pop("env") == [{"name": FOLLOWED, "value": "9"}] and changed == made
+    same, other = before["spec"]["template"]["spec"], after["spec"]["template"]["spec"]
+    assert {**same, "containers": 0} == {**other, "containers": 0}
+    status = services.status("svc")
+    assert (status.step, status.version, status.follow) == (9, 2, "newest")
+    services._forget_old("svc", record_of(after).made)
+    assert [body["metadata"]["labels"][VERSION] for body in client.list(SECRET, labels=f"{NAME}=svc").items] == ["1"]
+    with pytest.raises(Conflict):  # somebody has changed it since it was looked at
+        serve_step(client, before, msgspec.structs.replace(record, step=10))
+    # A version by hand has Secrets of its own again, and no variable.
+    newer = msgspec.structs.replace(record, version=3)
+    services._put("svc", objects_of(namespace, newer, "n3"), is_new=False)
+    body = client.get(DEPLOYMENT, "svc")
+    assert "env" not in body["spec"]["template"]["spec"]["containers"][0] and record_of(body).made == 3
+    services._forget_old("svc", 3)
+    assert [body["metadata"]["labels"][VERSION] for body in client.list(SECRET, labels=f"{NAME}=svc").items] == ["3"]
 
 
 def test_one_changed_annotation_does_not_hide_the_others(services: ClusterServices, namespace: str) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 )
 def command(context: str | None, only: Sequence[str], home: str | None, health_port: int | None) -> int:
     """Reconcile runs while nobody is attached: admit those that wait, retry, write down how they ended, go on with
-    sweeps.
+    sweeps, and have services follow their runs.
 
     `longboat install` runs it in the cluster. It may also be run anywhere a kubeconfig reaches; only one works at a
     time, the others stand by.
@@ -43,6 +43,7 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
     from longboat.engines.kubernetes.install.install import lease_namespace
     from longboat.engines.kubernetes.reconcile.service import ControllerService
     from longboat.kubeapi.client import Client
+    from longboat.serving.kubernetes.controller import FollowController
     from longboat.sweeps.kubernetes.controller import SweepController
 
     ending = end_of_process()
@@ -51,7 +52,8 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
     with Client.open(context=context, namespace=served[0] if served else None) as client:
         home = home or (served[0] if served else lease_namespace(client))
         check_namespaces(client, served, home)
-        service = ControllerService(client, home, served, where=where, say=tell, companion=SweepController)
+        companions = (SweepController, FollowController)
+        service = ControllerService(client, home, served, where=where, say=tell, companions=companions)
         service.run(ending, health_port)
     return 0
 

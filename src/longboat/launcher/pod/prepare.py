@@ -9,7 +9,7 @@ from ..ranks.state import LauncherState, NodeFailure
 from ..vendored import load
 from . import checkpoints
 from .rank_stdin import open_stdin
-from .ready import RESUMED
+from .replica.ready import RESUMED
 from .workcopy import CodeError, lay_out
 
 TYPE_CHECKING = False

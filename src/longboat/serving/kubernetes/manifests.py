@@ -27,6 +27,8 @@ NAME = f"{DOMAIN}/service"
 RECORD = f"{DOMAIN}/serving"
 VERSION = f"{DOMAIN}/serving-version"
 TRACK = f"{DOMAIN}/serving-track"
+FOLLOWED = "LONGBOAT_FOLLOWED_STEP"
+"""The variable of pods that says which step they restore, of the place that they were made with."""
 LEAVING_S = 5
 """A pod that is deleted still gets requests until every node has noted it: it goes on answering for so long."""
 STARTUP_S, READY_S, LIVE_S = 2, 2, 10
@@ -60,13 +62,23 @@ class ServingRecord(Stored, frozen=True):
     last_command: Command | None = None  # and settings, of the version before that had not failed
     last_serve: Serve | None = None
     failed: tuple[int, ...] = ()  # steps of the run that never took requests: they are not followed again
+    base: int | None = None  # the version whose Secrets the pods mount, where this one followed it
+    metric: str = ""  # what the best checkpoint is told by, and which way it is better
+    goal: Literal["max", "min"] = "max"
+
+    @property
+    def made(self) -> int:
+        """The version that somebody made: later ones only went on to other steps."""
+        return self.version if self.base is None else self.base
+
+    def with_failed(self) -> tuple[int, ...]:
+        return self.failed if self.step is None else (*self.failed, self.step)[-MOST_FAILED:]
 
     def without_failed(self) -> ServingRecord:
         """What the next version takes over where this one has failed."""
         command, serve = self.last_command or self.command, self.last_serve or self.serve
         serve = msgspec.structs.replace(serve, replicas=self.serve.replicas, max_replicas=self.serve.max_replicas)
-        failed = self.failed if self.step is None else (*self.failed, self.step)[-MOST_FAILED:]
-        return msgspec.structs.replace(self, command=command, serve=serve, failed=failed)
+        return msgspec.structs.replace(self, command=command, serve=serve, failed=self.with_failed())
 
 
 def deployment_name(name: str, track: Track) -> str:

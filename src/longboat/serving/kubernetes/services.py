@@ -15,21 +15,22 @@ from longboat.core.jobs import Checkpoints, Job, Serve
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.engine import KubernetesEngine
+from longboat.engines.kubernetes.install.install import absence, find_controller
 from longboat.engines.kubernetes.manifests.volumes import checkpoint_volume
 from longboat.engines.kubernetes.submit.plan import make_manifests
 from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden
 from longboat.kubeapi.kinds import DEPLOYMENT, EVENT, HPA, INGRESS, PDB, POD, SECRET, SERVICE
-from longboat.serving.following import checked_follow, find_next, first_step
+from longboat.serving.following import checked_follow, first_step, rule_of
 from longboat.serving.kubernetes import apply, scaling
 from longboat.serving.kubernetes.checkpoint_pin import pin
+from longboat.serving.kubernetes.following import follow_once
 from longboat.serving.kubernetes.logs import follow_lines, past_lines
 from longboat.serving.kubernetes.manifests import (
     NAME,
     PORT,
     RECORD,
-    TRACK,
     VERSION,
     ServingRecord,
     Track,
@@ -38,9 +39,16 @@ from longboat.serving.kubernetes.manifests import (
     promoted,
     service_objects,
 )
+from longboat.serving.kubernetes.observe import (
+    canary_of,
+    existing_service,
+    failure_of,
+    find_service,
+    is_canary,
+    pods_of,
+    trouble_of,
+)
 from longboat.serving.kubernetes.status import (
-    GOLDEN_FAILED,
-    failed_starts,
     is_older,
     phase_of,
     promoted_record,
@@ -61,13 +69,8 @@ Object = dict[str, Any]
 
 LOOK_S = 1.0
 """Between two looks of somebody who waits."""
-MOST_FAILURES = 3
-"""Starts of a version that has never been ready, as on one machine; Kubernetes itself goes on trying."""
-RUNNING_S, ENDED_S = 15.0, 300.0
-"""Between two looks at the checkpoints of a run: a pod of it is asked, and a pod made for that once it has ended."""
 STOP_S = 300.0
 """Pods have their draining and grace; those of nodes that are lost are not waited for."""
-PROBE_MARK = "Startup probe failed: "
 
 
 class ClusterServices:
@@ -82,23 +85,23 @@ class ClusterServices:
         return self._engine.client
 
     def exists(self, name: str) -> bool:
-        return self._find(name) is not None
+        return find_service(self.client, name) is not None
 
     def settings(self, name: str) -> Serve | None:
-        body = self._find(name)
+        body = find_service(self.client, name)
         return None if body is None else self._inherited(body).serve
 
     def _inherited(self, body: Object) -> ServingRecord:
         """What the next version takes over: nothing of one that has failed."""
         record = record_of(body)
-        return record.without_failed() if self._failure(body) else record
+        return record.without_failed() if failure_of(self.client, body) else record
 
     # making and changing
 
     def serve(self, request: ServiceRequest) -> str:
         request.check_name()
         name, track = request.service_name, _track_of(request)
-        before = self._find(name)
+        before = find_service(self.client, name)
         if track == "canary" and before is None:
             raise NotFound(f"no service named {name!r}: a canary goes beside what is served", hint="leave --canary out")
         known = None if before is None else self._inherited(before)
@@ -117,6 +120,7 @@ class ClusterServices:
         if request.with_checkpoint:
             step = first_step(self._engine, request, serve, submission.job)
             resume, step = pin(self._engine.status(request.run), step)
+        rule = rule_of(submission.job)
         job = replica_job(submission.job, serve, name=name, command=command, host="0.0.0.0", port=PORT)
         job = msgspec.structs.replace(job, checkpoints=_restored(submission.job, resume))
         replica = msgspec.structs.replace(submission, job=job, run_id=f"{name}-v{version}")
@@ -134,6 +138,8 @@ class ClusterServices:
             last_command=known.command if known else None,
             last_serve=known.serve if known else None,
             failed=known.failed if known and known.run == request.run else (),
+            metric=rule.metric,
+            goal="min" if rule.goal == "min" else "max",
         )
         made = service_objects(name, record, objects, os.urandom(8).hex(), track=track)
         if track == "canary":
@@ -143,38 +149,23 @@ class ClusterServices:
             self._scale_by_load(name, serve)
         return name
 
-    def follow_pause_s(self, name: str) -> float:
-        """Until the next look; asked for before this one, so that the last checkpoint of a run is seen."""
+    def has_controller(self) -> bool:
+        """Whether a controller serves this namespace, which has services follow."""
         try:
-            is_over = self._engine.status(record_of(self._existing(name)).run).is_final
-        except NotFound:
-            is_over = True
-        return ENDED_S if is_over else RUNNING_S
+            return absence(find_controller(self.client), self.client.namespace) is None
+        except EngineError:  # who may not see it
+            return False
 
     def follow(self, name: str) -> int | None:
-        """Give it the checkpoint that it is to follow; its step, None where it stays as it is. One look.
-
-        Not while a version is rolled out, or a canary is tried. Raises LongboatError."""
-        body = self._existing(name)
-        record, failure = record_of(body), self._failure(body)
-        if record.serve.follow is None or self._canary(name) is not None or not (failure or phase_of(body) == "ready"):
-            return None
-        known = record.without_failed() if failure else record
-        job = self._engine.resubmission(record.run).job
-        step = find_next(self._engine, record.run, job, record.serve, serving=record.step, failed=known.failed)
-        if step is None:
-            return None
-        if not failure:
-            self._forget_old(name, record.version)
-        self.serve(ServiceRequest(run=record.run, step=step, name=name, is_followed=True))
-        return step
+        """Give it the checkpoint that it is to follow; its step, None where it stays as it is. One look."""
+        return follow_once(self.client, existing_service(self.client, name))
 
     def _put(self, name: str, objects: Sequence[Object], *, is_new: bool) -> None:
         if is_new:
             apply.put(self.client, objects)
             return
         deployment, *rest = objects
-        there = self._existing(name)
+        there = existing_service(self.client, name)
         # A selector cannot change, and how many there are is the autoscaler's affair where there is one.
         spec = {**deployment["spec"], "selector": there["spec"]["selector"]}
         if scaling.owned_autoscaler(self.client, there) is not None:
@@ -182,13 +173,13 @@ class ClusterServices:
         apply.change(self.client, [{**deployment, "spec": spec}, *rest])
 
     def _put_canary(self, name: str, objects: Sequence[Object]) -> None:
-        if self._canary(name) is None:
-            apply.put(self.client, objects, parent=self._existing(name))
+        if canary_of(self.client, name) is None:
+            apply.put(self.client, objects, parent=existing_service(self.client, name))
         else:
             apply.change(self.client, objects)
 
     def _next_version(self, name: str, known: ServingRecord | None) -> int:
-        canary = self._canary(name) if known else None
+        canary = canary_of(self.client, name) if known else None
         return max([0, *([known.version] if known else []), *([record_of(canary).version] if canary else [])]) + 1
 
     def _canary_size(self, serve: Serve, stable: int, weight: int) -> Serve:
@@ -198,7 +189,7 @@ class ClusterServices:
         return msgspec.structs.replace(serve, replicas=count, max_replicas=None)
 
     def promote(self, name: str, weight: int | None = None) -> None:
-        body, canary = self._existing(name), self._canary(name)
+        body, canary = existing_service(self.client, name), canary_of(self.client, name)
         if canary is None:
             raise UsageError(f"{name} has no canary", hint=f"longboat serve RUN --name {name} --canary 10 makes one")
         beside = deployment_name(name, "canary")
@@ -207,17 +198,17 @@ class ClusterServices:
             self.client.patch(DEPLOYMENT, beside, {"spec": {"replicas": size.replicas}})
             return
         if weight is None:
-            if reason := self._failure(canary):
+            if reason := failure_of(self.client, canary):
                 raise self._refusal(canary, reason)
             record = promoted_record(record_of(body), record_of(canary))
             owners = {"metadata": {"ownerReferences": [apply.owner_of(body)]}}
-            for secret in self.client.list(SECRET, labels=f"{NAME}={name},{VERSION}={record.version}").items:
+            for secret in self.client.list(SECRET, labels=f"{NAME}={name},{VERSION}={record.made}").items:
                 self.client.patch(SECRET, secret["metadata"]["name"], owners)  # else they go with the canary
             apply.replace_spec(self.client, promoted(body, canary, record))
         self.client.delete(DEPLOYMENT, beside, uid=canary["metadata"]["uid"])
 
     def scale(self, name: str, least: int, most: int | None) -> None:
-        record = record_of(self._existing(name))
+        record = record_of(existing_service(self.client, name))
         serve = msgspec.structs.replace(record.serve, replicas=least, max_replicas=most)
         changed = msgspec.structs.replace(record, serve=serve)
         annotations = {RECORD: msgspec.json.encode(changed).decode()}
@@ -225,14 +216,14 @@ class ClusterServices:
         self._scale_by_load(name, serve)
 
     def _scale_by_load(self, name: str, serve: Serve) -> None:
-        scaling.scale_by_load(self.client, self._existing(name), serve, self._notice)
+        scaling.scale_by_load(self.client, existing_service(self.client, name), serve, self._notice)
 
     # looking
 
     def list(self) -> Sequence[ServiceStatus]:
         statuses = []
         for body in self.client.list(DEPLOYMENT, labels=NAME).items:
-            if RECORD in (body["metadata"].get("annotations") or {}) and not _is_canary(body):
+            if RECORD in (body["metadata"].get("annotations") or {}) and not is_canary(body):
                 try:
                     record_of(body)
                 except EngineError as error:
@@ -242,57 +233,30 @@ class ClusterServices:
         return statuses
 
     def status(self, name: str) -> ServiceStatus:
-        return self._status(self._existing(name))
+        return self._status(existing_service(self.client, name))
 
     def _status(self, body: Object) -> ServiceStatus:
-        name, canary, reason = body["metadata"]["name"], self._canary(body["metadata"]["name"]), ""
+        name, canary, reason = body["metadata"]["name"], canary_of(self.client, body["metadata"]["name"]), ""
         for each in (body, canary):
             if each is not None and not reason and phase_of(each) not in ("ready", "stopping"):
-                reason = self._trouble(name, record_of(each).version)
+                reason = trouble_of(self.client, name, record_of(each).version)
         return status_of(body, canary, reason, self.client.namespace)
-
-    def _trouble(self, name: str, version: int) -> str:
-        """What keeps the newest pods from being ready: the last failed probe, or what their container waits for."""
-        pods = self._pods(name, version)
-        latest: tuple[str, str] = ("", "")
-        for pod in pods:
-            events = self.client.list(EVENT, fields=f"involvedObject.uid={pod['metadata']['uid']}").items
-            for event in events:
-                message = str(event.get("message") or "")
-                if event.get("type") == "Warning":
-                    latest = max(latest, (str(event.get("lastTimestamp") or ""), message.removeprefix(PROBE_MARK)))
-        return " ".join(latest[1].split())[:500] or ("is being started" if pods else "has no pods yet")
-
-    def _pods(self, name: str, version: int | None = None) -> Sequence[Object]:
-        selector = f"{NAME}={name}" if version is None else f"{NAME}={name},{VERSION}={version}"
-        return self.client.list(POD, labels=selector).items
 
     def wait(self, name: str, *, timeout_s: float | None = None) -> ServiceStatus:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             status = self.status(name)
-            body, canary = self._existing(name), self._canary(name)
-            if reason := self._failure(canary or body):
+            body, canary = existing_service(self.client, name), canary_of(self.client, name)
+            if reason := failure_of(self.client, canary or body):
                 raise self._refusal(canary or body, reason)
             if status.phase == "ready":
-                self._forget_old(name, status.version)
+                self._forget_old(name, record_of(body).made)
                 return status
-            if canary is not None and phase_of(canary) == "ready" and self._failure(body):
+            if canary is not None and phase_of(canary) == "ready" and failure_of(self.client, body):
                 return status  # the version before it is that of an earlier command
             if deadline is not None and time.monotonic() > deadline:
                 raise WaitTimeout(f"{name} is {status.phase}: {status.reason}", hint="the service goes on")
             time.sleep(LOOK_S)
-
-    def _failure(self, body: Object) -> str | None:
-        """Why a version will never take requests; None where nothing is known against it."""
-        if phase_of(body) in ("ready", "stopping"):
-            return None
-        name, version = body["metadata"]["labels"][NAME], record_of(body).version
-        reason = self._trouble(name, version)
-        if GOLDEN_FAILED.match(reason):
-            return reason
-        starts = failed_starts(body, self._pods(name, version))
-        return f"{starts} starts failed; the last: {reason}" if starts >= MOST_FAILURES else None
 
     def _refusal(self, body: Object, reason: str) -> Refused:
         hint = f"longboat serve logs {body['metadata']['labels'][NAME]} shows more"
@@ -300,33 +264,36 @@ class ClusterServices:
 
     def _forget_old(self, name: str, version: int) -> None:
         """Remove the Secrets of versions that no pod has any more; a newer one may be on its way already."""
-        canary = self._canary(name)
-        kept = None if canary is None else record_of(canary).version
+        canary = canary_of(self.client, name)
+        kept = None if canary is None else record_of(canary).made
         for body in self.client.list(SECRET, labels=f"{NAME}={name}").items:
             if is_older(body, version) and version_of(body) != kept:
                 self.client.delete(SECRET, body["metadata"]["name"])
 
     def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
-        self._existing(name)
+        existing_service(self.client, name)
         if not query.follow:
-            return past_lines(self.client, self._pods(name), query.tail)
+            return past_lines(self.client, pods_of(self.client, name), query.tail)
 
         def pods() -> Sequence[Object]:
-            self._existing(name)
-            return self._pods(name)
+            existing_service(self.client, name)
+            return pods_of(self.client, name)
 
         return follow_lines(self.client, pods, query.tail)
 
     def ready_pods(self, name: str) -> Sequence[str]:
         """The pods that take requests, at least one. Raises NotFound, EngineError."""
-        self._existing(name)
-        ready = [str(pod["metadata"]["name"]) for pod in self._pods(name) if takes_requests(pod)]
+        existing_service(self.client, name)
+        ready = [str(pod["metadata"]["name"]) for pod in pods_of(self.client, name) if takes_requests(pod)]
         if not ready:
             raise EngineError(f"no replica of {name} is ready", hint=f"longboat serve logs {name} --events tells more")
         return ready
 
     def events(self, name: str) -> Sequence[str]:
-        uids = [self._existing(name)["metadata"]["uid"], *(pod["metadata"]["uid"] for pod in self._pods(name))]
+        uids = [
+            existing_service(self.client, name)["metadata"]["uid"],
+            *(pod["metadata"]["uid"] for pod in pods_of(self.client, name)),
+        ]
         lines = []
         for uid in uids:
             for event in self.client.list(EVENT, fields=f"involvedObject.uid={uid}").items:
@@ -336,7 +303,7 @@ class ClusterServices:
     # ending
 
     def stop(self, name: str) -> None:
-        self._existing(name)
+        existing_service(self.client, name)
         self.client.delete(DEPLOYMENT, name, propagation="Foreground")
         deadline = time.monotonic() + STOP_S
         while self.client.find(DEPLOYMENT, name) is not None or self._left(name):
@@ -353,28 +320,6 @@ class ClusterServices:
                 if self.client.list(kind, labels=f"{NAME}={name}").items:
                     return True
         return False
-
-    def _find(self, name: str) -> Object | None:
-        body = self.client.find(DEPLOYMENT, name)
-        if body is not None and RECORD not in (body["metadata"].get("annotations") or {}):
-            raise UsageError(
-                f"there is a Deployment {name} already that is no service of Longboat", hint="another --name"
-            )
-        if body is not None and _is_canary(body):
-            raise UsageError(f"{name} is the canary of another service", hint="another --name")
-        return body
-
-    def _canary(self, name: str) -> Object | None:
-        body = self.client.find(DEPLOYMENT, deployment_name(name, "canary"))
-        if body is None or not _is_canary(body) or body["metadata"].get("deletionTimestamp"):
-            return None
-        return body if body["metadata"]["labels"].get(NAME) == name else None
-
-    def _existing(self, name: str) -> Object:
-        body = self._find(name)
-        if body is None:
-            raise NotFound(f"no service named {name!r}", hint="`longboat serve ls` lists them")
-        return body
 
 
 def _track_of(request: ServiceRequest) -> Track:
@@ -394,7 +339,3 @@ def _restored(job: Job, resume: str | None) -> Checkpoints:
 def _settings(request: ServiceRequest, known: ServingRecord | None, submission: Submission) -> Serve:
     serve = request.serve or (known.serve if known else None) or submission.job.serve or Serve()
     return serve if request.port is None else msgspec.structs.replace(serve, port=request.port)
-
-
-def _is_canary(body: Object) -> bool:
-    return (body["metadata"].get("labels") or {}).get(TRACK) == "canary"

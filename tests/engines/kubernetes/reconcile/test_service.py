@@ -26,7 +26,7 @@ def test_the_step_of_a_run_is_on_the_page_while_somebody_scrapes(bench: Bench) -
     api.wait_for("it runs", runs, LONG_S, every_s=0.5)
     gauges = RunGauges()
     gauges.note(bench.namespace, run.name, State(phase="running"))
-    service = ControllerService(client, bench.namespace, (), where="", say=pytest.fail, companion=pytest.fail)
+    service = ControllerService(client, bench.namespace, (), where="", say=pytest.fail, companions=[pytest.fail])
     service.ending.set()  # no pauses
     turns = iter((True, True, False))
     service.ask_pace(client, gauges, lambda: next(turns))

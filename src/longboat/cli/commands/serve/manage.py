@@ -36,16 +36,18 @@ def list_command(output: str) -> None:
 
 
 def print_services(services: Sequence[ServiceStatus], *, wide: bool) -> None:
-    head = ["NAME", "PHASE", "READY", "RUN", "STEP", "URL", "AGE"]
-    more = ["FOLLOWS", "CANARY", "IN FLIGHT", "ANSWERED", "LOST", "USER"]
+    with_follow = wide or any(service.follow for service in services)
+    head = ["NAME", "PHASE", "READY", "RUN", "STEP", *(["FOLLOWS"] if with_follow else []), "URL", "AGE"]
+    more = ["CANARY", "IN FLIGHT", "ANSWERED", "LOST", "USER"]
     rows: list[list[object]] = []
     for service in services:
         ready = f"{service.ready}/{service.replicas}"
         age = show_duration(time.time() - service.created)
-        cells: list[object] = [service.name, service.phase, ready, service.run, service.step, service.url, age]
+        follow = [service.follow] if with_follow else []
+        cells: list[object] = [service.name, service.phase, ready, service.run, service.step, *follow, service.url, age]
         if wide:
             canary = f"{service.canary} {service.weight}%" if service.canary else None
-            cells += [service.follow, canary, service.in_flight, service.answered, service.lost, service.user]
+            cells += [canary, service.in_flight, service.answered, service.lost, service.user]
         rows.append([*cells, service.reason])
     print_table([*head, *(more if wide else []), "INFO"], rows)
 

@@ -58,6 +58,8 @@ RUNS: tuple[RbacRule, ...] = (
     RbacRule("", "persistentvolumeclaims", ("list",)),
     RbacRule("batch", "jobs", ("get", "list", "watch", "create", "patch", "delete")),
     RbacRule("jobset.x-k8s.io", "jobsets", ("get", "list", "watch", "create", "patch", "delete")),
+    # Services that follow their run: one variable of their own Deployments. Who may make Jobs can do no more with it.
+    RbacRule("apps", "deployments", ("get", "list", "watch", "patch")),
     RbacRule("kueue.x-k8s.io", "workloads", ("list",)),
     RbacRule("resource.k8s.io", "resourceclaimtemplates", ("get", "create")),
     RbacRule("coordination.k8s.io", "leases", ("create",)),

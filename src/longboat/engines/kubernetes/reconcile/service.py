@@ -36,24 +36,26 @@ REPORT_S = 10.0
 """Between two looks at what its watches cannot see, which is told."""
 
 
-class Companion(Protocol):
-    """What works beside the controller of runs, while that leads."""
-
+class _Worker(Protocol):
     def start(self) -> None: ...
 
     def close(self) -> None: ...
-
-    def note_record(self, change: Change[RunObject], phase: str) -> None: ...
 
     def blind_spots(self) -> list[str]: ...
 
     def why_unhealthy(self) -> str: ...
 
 
+class Companion(_Worker, Protocol):
+    """What works beside the controller of runs, while that leads."""
+
+    def note_record(self, change: Change[RunObject], phase: str) -> None: ...
+
+
 class ControllerService:
     """Stands by until it leads, works while it leads. `say` is told what a person should read, `where` it works.
 
-    `companion`: makes what works beside it, with the arguments of a Controller."""
+    `companions`: make what works beside it, with the arguments of a Controller."""
 
     def __init__(
         self,
@@ -63,10 +65,10 @@ class ControllerService:
         *,
         where: str,
         say: Callable[[str], None],
-        companion: Callable[..., Companion],
+        companions: Sequence[Callable[..., Companion]],
     ) -> None:
-        self.make_companion = companion
-        self.companion: Companion | None = None
+        self.make_companions = companions
+        self.companions: Sequence[Companion] = ()
         self.client = client
         self.served = served
         self.where = where
@@ -98,7 +100,7 @@ class ControllerService:
         """Problems that a restart may fix: ended threads, watches that have been stale for long. Empty: none."""
         if not self.leader.is_alive:
             return "a thread that keeps the Lease has ended"
-        workers = (self.controller, self.companion) if self.leader.is_leader else ()
+        workers = (self.controller, *self.companions) if self.leader.is_leader else ()
         return "; ".join(text for worker in workers if worker is not None and (text := worker.why_unhealthy()))
 
     def why_not_ready(self) -> str:
@@ -129,11 +131,17 @@ class ControllerService:
         self.say(f"{self.leader.identity} leads" + (f", in {self.where}" if self.where else ""))
         client = self.client.within(left_s)
         options: dict[str, Any] = {"namespaces": self.served or None, "say": self.say}
-        companion = self.make_companion(client, may_work=may_work, **options)
-        controller = Controller(client, may_work=may_work, on_record=companion.note_record, **options)
-        self.controller, self.companion = controller, companion
-        controller.start()
-        companion.start()
+        companions = [make(client, may_work=may_work, **options) for make in self.make_companions]
+
+        def note_record(change: Change[RunObject], phase: str) -> None:
+            for companion in companions:
+                companion.note_record(change, phase)
+
+        controller = Controller(client, may_work=may_work, on_record=note_record, **options)
+        self.controller, self.companions = controller, companions
+        workers: list[_Worker] = [controller, *companions]
+        for worker in workers:
+            worker.start()
         pace = threading.Thread(target=self.ask_pace, args=(client, controller.gauges, may_work), daemon=True)
         pace.start()
         try:
@@ -143,10 +151,10 @@ class ControllerService:
                 since += LOOK_S
                 if since >= REPORT_S:
                     since = 0.0
-                    self.report([*controller.blind_spots(), *companion.blind_spots()])
+                    self.report([text for worker in workers for text in worker.blind_spots()])
         finally:
-            companion.close()
-            controller.close()
+            for worker in reversed(workers):
+                worker.close()
         if not self.ending.is_set():
             self.say("another leads now")
 

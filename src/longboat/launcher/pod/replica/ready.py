@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..vendored import load
+from ...vendored import load
 
 RESUMED = "resumed"
 """File of the node: the checkpoint that its ranks were given."""

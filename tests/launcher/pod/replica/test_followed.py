@@ -1,0 +1,96 @@
+"""A replica that restores another step than it was made with, and tells which ones there are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.launcher.pod.replica.followed import place_of, with_step
+from longboat.storage.checkpoint_mirror import Mirror
+from longboat.storage.retention import evaluated_name, promoted_name
+from tests.launcher.nodes import LAUNCHER
+from tests.launcher.pods import Pods, checkpoint
+from tests.storage.realstores import Running
+
+Make = Callable[..., Pods]
+SHOW = "import os; print(os.environ.get('LONGBOAT_RESUME_FROM'), os.environ.get('LONGBOAT_FOLLOWED_STEP'))"
+
+
+@pytest.mark.parametrize(
+    ("resume", "step", "there"),
+    [
+        ("/c/step-3", "12", "/c/step-12"),
+        ("/c/", "0", "/c/step-0"),
+        ("s3://b/run/step-3/", "4", "s3://b/run/step-4"),
+        ("s3://b/run", "4", "s3://b/run/step-4"),
+        (None, "4", None),
+    ],
+)
+def test_another_step_of_the_same_place(resume: str | None, step: str, there: str | None) -> None:
+    assert with_step(resume, step) == there
+
+
+@pytest.mark.parametrize("step", ["", "-1", "../4", "4/../../x", "4 ", "٤", "9" * 19])
+def test_what_is_no_step_leads_nowhere(step: str) -> None:
+    with pytest.raises(ValueError, match="the step to be served is none"):
+        with_step("/c/step-3", step)
+    assert place_of("/c/step-3x") == "/c/step-3x"
+
+
+def told(root: Path, follow: str) -> Any:
+    command = [sys.executable, "-I", "-S", str(LAUNCHER), "--checkpoints", str(root), follow]
+    done = subprocess.run(command, capture_output=True, env={"PATH": os.environ["PATH"]}, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else done.stderr.decode()
+
+
+def test_a_pod_restores_the_step_that_it_is_told(make_pods: Make) -> None:
+    pods = make_pods(script=SHOW)
+    theirs = pods.folder / "theirs"
+    for step, metrics in ((1, {"accuracy": 0.5}), (2, {"accuracy": 0.9}), (3, {})):
+        checkpoint(theirs, step)
+        (theirs / f"step-{step}" / ".complete").write_text(json.dumps({"step": step, "metrics": metrics}))
+    (theirs / "step-4").mkdir()  # is being written
+    (theirs / promoted_name(2)).touch()
+    (theirs / evaluated_name(3)).write_text(json.dumps({"accuracy": 0.7}))
+    pods.gang["checkpoints"]["resume"] = str(theirs / "step-1")
+    assert pods.run(env={"LONGBOAT_FOLLOWED_STEP": "2"}) == [0]
+    assert pods.log(0, "0.out") == f"{theirs / 'step-2'} None\n"
+    root = pods.root(0)
+    assert told(root, "newest") == {"checkpoints": [[1, {}], [2, {}], [3, {}]], "promoted": [2]}
+    with_metrics = told(root, "best")["checkpoints"]
+    assert with_metrics[:2] == [[1, {"accuracy": 0.5}], [2, {"accuracy": 0.9}]]
+    assert "FileNotFoundError" in told(pods.folder / "nowhere", "newest")
+
+
+def test_a_step_that_is_gone_is_no_other(make_pods: Make) -> None:
+    pods = make_pods(script=SHOW)
+    checkpoint(pods.folder / "theirs", 1)
+    pods.gang["checkpoints"]["resume"] = str(pods.folder / "theirs" / "step-1")
+    assert pods.run(env={"LONGBOAT_FOLLOWED_STEP": "7"}) != [0]
+    assert "no complete checkpoint to resume from" in pods.message()["message"]
+
+
+def test_in_an_object_store_with_the_variables_of_the_pod(make_pods: Make, s3: Running, tmp_path: Path) -> None:
+    url = f"s3://data/ckpt/{uuid.uuid4().hex}"
+    environment: Mapping[str, str] = s3.environment
+    mirror = Mirror(url, environment)
+    for step in (1, 2):
+        checkpoint(tmp_path, step)
+        (tmp_path / f"step-{step}" / ".complete").write_text(json.dumps({"step": step, "metrics": {"loss": step}}))
+        mirror.send(tmp_path / f"step-{step}")
+    mirror.mark(promoted_name(1), b"")
+    pods = make_pods(script=SHOW)
+    pods.gang["checkpoints"]["resume"] = f"{url}/step-1"
+    pods.gang["roles"]["worker"]["env"] |= {name: environment[name] for name in environment if name.startswith("AWS_")}
+    assert pods.run(env={"LONGBOAT_FOLLOWED_STEP": "2"}) == [0]
+    assert pods.log(0, "0.out").split()[0].endswith("/step-2")
+    assert told(pods.root(0), "newest") == {"checkpoints": [[1, {}], [2, {}]], "promoted": [1]}
+    assert told(pods.root(0), "best")["checkpoints"] == [[1, {"loss": 1.0}], [2, {"loss": 2.0}]]
