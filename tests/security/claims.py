@@ -53,6 +53,12 @@ RULE: dict[str, tuple[str, ...]] = {
         f"{TRIALS}::test_a_record_that_was_changed_makes_no_trial",
         f"{TRIALS}::test_a_template_of_another_owner_vouches_for_nothing",
     ),
+    "**A service that follows** gets another step": (
+        "serving/kubernetes/test_services.py::test_a_followed_step_is_one_variable_of_the_same_pods",
+        "serving/kubernetes/test_controller.py::test_a_service_follows_without_any_process_of_its_submitter",
+        "launcher/pod/replica/test_followed.py::test_what_is_no_step_leads_nowhere",
+        "serving/kubernetes/test_following.py::test_what_is_no_answer",
+    ),
     "**Expiry removes what the record owns**": (MADE, f"{EXPIRY}::test_what_the_controller_removes"),
     "On this machine only the user who made it": (
         "serving/local/test_supervisor.py::test_a_service_of_another_user_is_only_looked_at",

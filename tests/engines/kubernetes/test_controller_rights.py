@@ -26,8 +26,9 @@ pytestmark = [pytest.mark.pods, pytest.mark.soak]
 
 Right = tuple[str, str, str]
 
-ELSEWHERE = ("jobset.x-k8s.io", "kueue.x-k8s.io", "resource.k8s.io")
-"""Used where these are served, by the same code as Jobs; this cluster has none of them."""
+ELSEWHERE = ("jobset.x-k8s.io", "kueue.x-k8s.io", "resource.k8s.io", "apps")
+"""Used where these are served, by the same code as Jobs; this cluster has none of them. Deployments are changed by what
+has services follow, with these rights in `tests/serving/kubernetes/test_controller.py`."""
 RARE = {("", "nodes", "get"), ("", "pods/exec", "create"), ("", "pods/exec", "get")}
 """A node that may be lost; the server asks for one or the other to run a command, by its version."""
 RARE |= {("", "services", "get"), ("batch", "jobs", "get")}
