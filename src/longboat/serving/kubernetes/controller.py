@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.reconcile.workqueue import RunKey, TurnWorkers
+from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WatchedTurns
 from longboat.engines.kubernetes.slim_objects import RunObject
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Conflict
@@ -48,46 +48,21 @@ class ServiceObject(msgspec.Struct):
         return is_followed and meta.labels.get(TRACK) == "stable" and meta.labels.get(NAME) == meta.name
 
 
-class FollowController:
-    """Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong."""
+class FollowController(WatchedTurns):
+    """Looks at services that follow. `options`: those of WatchedTurns."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        namespaces: Sequence[str] | None = None,
-        say: Callable[[str], None],
-        may_work: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, client: Client, *, say: Callable[[str], None], **options: Any) -> None:
+        threads = ("services", WORKERS)
+        super().__init__(self._look, title=_title, longest_s=LONGEST_S, threads=threads, say=say, **options)
         self._client = client
         self._say = say
-        self._namespaces: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
-        self._workers = TurnWorkers(self._look, title=_title, longest_s=LONGEST_S, say=say, may_work=may_work)
         self._looked: dict[RunKey, float] = {}  # when: a busy Deployment is not looked at more often for it
-        self._reflectors: list[Reflector[ServiceObject]] = []
 
-    def start(self) -> None:
-        for namespace in self._namespaces:
-            where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
-            made = Reflector(
-                self._client, DEPLOYMENT, labels=NAME, into=ServiceObject, on_change=self._changed, kept=_kept, **where
-            )
-            self._reflectors.append(made)
-        self._workers.start("services", WORKERS)
-
-    def close(self) -> None:
-        self._workers.agenda.close()
-        for reflector in self._reflectors:
-            reflector.close()
-        self._workers.join()
-
-    def blind_spots(self) -> list[str]:
-        """Why services cannot be watched now."""
-        return [text for reflector in self._reflectors if (text := reflector.why_stale())]
-
-    def why_unhealthy(self) -> str:
-        """Threads that ended; empty: none."""
-        return "; ".join(self._workers.ended())
+    def watch(self, namespace: str | None) -> Reflector[ServiceObject]:
+        where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
+        return Reflector(
+            self._client, DEPLOYMENT, labels=NAME, into=ServiceObject, on_change=self._changed, kept=_kept, **where
+        )
 
     def note_record(self, change: Change[RunObject], phase: str) -> None:
         """Services ask their own replicas, not the records of runs."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from longboat.core.runs import SWEEP_UID
-from longboat.engines.kubernetes.reconcile.workqueue import RunKey, TurnWorkers
+from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WatchedTurns
 from longboat.engines.kubernetes.slim_objects import RunObject
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP
@@ -41,46 +40,20 @@ class SweepObject(msgspec.Struct):
     metadata: RunObject.Meta = msgspec.field(default_factory=RunObject.Meta)
 
 
-class SweepController:
-    """Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong."""
+class SweepController(WatchedTurns):
+    """Drives sweeps. `options`: those of WatchedTurns."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        namespaces: Sequence[str] | None = None,
-        say: Callable[[str], None],
-        may_work: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, client: Client, **options: Any) -> None:
+        super().__init__(self._take_turn, title=_title, longest_s=LOOK_S, threads=("sweeps", WORKERS), **options)
         self._client = client
-        self._namespaces: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
-        self._workers = TurnWorkers(self._take_turn, title=_title, longest_s=LOOK_S, say=say, may_work=may_work)
         self._drivers: dict[RunKey, SweepDriver] = {}
         self._phases: dict[str, str] = {}  # uid of a trial's record: what was last heard of it
-        self._reflectors: list[Reflector[SweepObject]] = []
 
-    def start(self) -> None:
-        for namespace in self._namespaces:
-            where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
-            made = Reflector(
-                self._client, CONFIG_MAP, labels=SWEEPS, into=SweepObject, on_change=self._sweep_changed, **where
-            )
-            self._reflectors.append(made)
-        self._workers.start("sweeps", WORKERS)
-
-    def close(self) -> None:
-        self._workers.agenda.close()
-        for reflector in self._reflectors:
-            reflector.close()
-        self._workers.join()
-
-    def blind_spots(self) -> list[str]:
-        """Why sweeps cannot be watched now."""
-        return [text for reflector in self._reflectors if (text := reflector.why_stale())]
-
-    def why_unhealthy(self) -> str:
-        """Threads that ended; empty: none."""
-        return "; ".join(self._workers.ended())
+    def watch(self, namespace: str | None) -> Reflector[SweepObject]:
+        where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
+        return Reflector(
+            self._client, CONFIG_MAP, labels=SWEEPS, into=SweepObject, on_change=self._sweep_changed, **where
+        )
 
     def note_record(self, change: Change[RunObject], phase: str) -> None:
         """Called by the controller of runs: one of them has changed, perhaps a trial."""

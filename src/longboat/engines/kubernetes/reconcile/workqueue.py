@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from longboat.core.errors import LongboatError
+from longboat.kubeapi.watch import Reflector
 
 AGAIN_S = 2.0
 """After a turn that failed: another try, then after twice as long, and so on."""
@@ -145,3 +146,49 @@ class TurnWorkers:
                 self.note_trouble(key, error)
             finally:
                 self.agenda.done(key)
+
+
+class WatchedTurns:
+    """Turns of one kind of object beside the controller of runs, in some namespaces or in all (None).
+
+    Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong.
+    `threads`: their name and number. Whoever derives from it says what is watched.
+    """
+
+    def __init__(
+        self,
+        turn: Callable[[RunKey], float | None],
+        *,
+        threads: tuple[str, int],
+        say: Callable[[str], None],
+        namespaces: Sequence[str] | None = None,
+        may_work: Callable[[], bool] = lambda: True,
+        **options: Any,
+    ) -> None:
+        self._workers = TurnWorkers(turn, say=say, may_work=may_work, **options)
+        self._threads = threads
+        self._namespaces: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
+        self._reflectors: list[Reflector[Any]] = []
+
+    def watch(self, namespace: str | None) -> Reflector[Any]:
+        """A watch of the objects of a namespace, or of all, whose changes are noted in the agenda."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        for namespace in self._namespaces:
+            self._reflectors.append(self.watch(namespace))
+        self._workers.start(*self._threads)
+
+    def close(self) -> None:
+        self._workers.agenda.close()
+        for reflector in self._reflectors:
+            reflector.close()
+        self._workers.join()
+
+    def blind_spots(self) -> list[str]:
+        """Why they cannot be watched now."""
+        return [text for reflector in self._reflectors if (text := reflector.why_stale())]
+
+    def why_unhealthy(self) -> str:
+        """Threads that ended; empty: none."""
+        return "; ".join(self._workers.ended())
