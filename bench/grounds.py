@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -85,5 +88,15 @@ def kubectl() -> str:
     return str(binaries.find(("kubernetes",))["kubectl"])
 
 
+@functools.cache
 def longboat() -> str:
-    return str(Path(sys.executable).parent / "longboat")
+    """The command beside this Python; where nothing is installed, a script that starts it from the same places."""
+    beside = Path(sys.executable).parent / "longboat"
+    if beside.exists():
+        return str(beside)
+    folder = Path(tempfile.mkdtemp(prefix="longboat-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = folder / "longboat"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m longboat "$@"\n')
+    script.chmod(0o755)
+    return str(script)
