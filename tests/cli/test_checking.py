@@ -105,3 +105,9 @@ def test_import_prints_the_job_and_lists_what_it_lost(longboat) -> None:
 def test_a_job_from_stdin_is_called_so_wherever_it_is_wrong(longboat: Longboat) -> None:
     said = longboat("check", "-", stdin="name: j\nnods: 2\n", code=JobError.exit_code).err
     assert "error: stdin:2:1: nods: unknown field" in said and "error: stdin:1:1: the field" in said
+
+
+def test_a_command_line_that_is_not_utf_8_is_told_as_such(longboat: Longboat) -> None:
+    longboat.environment.update(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    said = longboat("check", "--", "echo", "größe", code=JobError.exit_code).err
+    assert "run.1: found half a character" in said and "hint: a command line that is not UTF-8" in said

@@ -120,6 +120,8 @@ from tests.specs.reading import Reader
         ("nodes: 10000\nprocs: 1024", "100000"),
         ("roles: {a: {nodes: 9000}, b: {nodes: 9000}}", "at most 10000"),
         ('setup: "a\\0b"', "setup: found a NUL"),
+        ("setup: " + "a" * 100_001, "setup: found 100,001 characters, expected at most 100,000"),
+        ("env: {A: " + "a" * 100_001 + "}", "env.A: found 100,001 characters, expected at most 100,000"),
         ('queue: "a\\nb"', "queue: found a control character or more than one line"),
         ("workdir: [a]", "workdir: found a list"),
         ("sweep: {x: {min: 0.0, max: 1.0e308, step: 1.0e-300}}", "sweep.x: found bounds too far apart"),

@@ -170,6 +170,12 @@ def test_a_full_disk_is_the_advice_whatever_failed_of_it() -> None:
         assert any("a disk or a quota was full" in step for step in steps), steps
 
 
+def test_a_disk_that_was_full_before_the_ranks_started_is_no_matter_of_the_setup_command() -> None:
+    failure = Failure(cause="setup", exit_code=209, message="setup: /home/runs/r/worker-0/work: the disk is full")
+    (_, step) = explain_status(status("failed"), failure, ()).next_steps
+    assert "free some space" in step
+
+
 def test_a_job_of_one_rank_has_nobody_to_compare_with_and_a_chain_leads_to_its_first_failure() -> None:
     spec = Job(name="job", roles=(Role(name="worker", run="x", image="a/b:1"),), after=("first", "second"))
     hang = Failure(cause="hang", exit_code=210, message="no progress", rank=rank(stacks="s"))

@@ -11,6 +11,9 @@ from longboat.core.runs import Failure, RunStatus
 NO_SPACE = "No space left on device"
 """As the C library says it, and with it every program."""
 
+DISK_FULL = "the disk is full"
+"""As Longboat says it of its own files."""
+
 ADVICE: Mapping[str, str] = {
     "exception": "mend the exception above, then run again",
     "oom": "lower the batch size or the data loader's workers, or raise `memory`",
@@ -76,6 +79,8 @@ def _by_words(status: RunStatus, failure: Failure) -> str | None:
     """A suggestion from exit code and last log lines, which are more specific than the cause."""
     rank = failure.rank
     said = (failure.message, *(rank.tail if rank is not None else failure.tail))
+    if DISK_FULL in failure.message:
+        return "free some space where it says: `df -h` shows how full it is, `longboat prune` removes old runs"
     if any(NO_SPACE in text for text in said):
         return "a disk or a quota was full: `df -h` and `df -i` show which; free some space, or write less"
     if failure.exit_code == 127:

@@ -33,6 +33,7 @@ _HINTS = {
     errno.EDQUOT: "your quota is used up: free some space, or point LONGBOAT_HOME to another disk",
     errno.EROFS: "point LONGBOAT_HOME to a folder you can write",
     errno.EACCES: "point LONGBOAT_HOME to a folder you can write",
+    errno.ENOTDIR: "point LONGBOAT_HOME to a folder you can write",
     errno.EPERM: "point LONGBOAT_HOME to a folder you can write",
 }
 

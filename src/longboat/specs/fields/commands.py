@@ -6,7 +6,7 @@ from typing import Any
 
 from longboat.core.jobs import Value
 from longboat.specs.fields.composites import Either, ListOf
-from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, quote
+from longboat.specs.fields.scalars import FieldPath, FieldType, quote, text_fault
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 _MAX_SCRIPT = 100_000  # fits into a Kubernetes object with the rest of the job
@@ -24,8 +24,8 @@ class Script(Value, frozen=True):
             quoted = None if not node.is_scalar or text is None else f"quote it: {quote(node.text)}"
             at.wrong(node, self.expected, hint=quoted)
             return None
-        if "\0" in text or not is_encodable(text) or len(text) > _MAX_SCRIPT:
-            at.problem(node, f"found a NUL, half a character, or more than {_MAX_SCRIPT} characters")
+        if (fault := text_fault(text, _MAX_SCRIPT)) is not None:
+            at.problem(node, fault[0], hint=fault[1])
             return None
         if not self.empty and not text.strip():
             at.wrong(node, self.expected)

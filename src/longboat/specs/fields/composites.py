@@ -8,9 +8,10 @@ from typing import Any
 
 from longboat.core.jobs import Value
 from longboat.specs.fields.other_names import is_named, our_name
-from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, nearest, quote
+from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, nearest, quote, text_fault
 from longboat.specs.yaml.yaml_tree import YamlNode
 
+MOST_CHARACTERS = 100_000  # of a value: Linux takes 128 KiB in one variable
 Build = Callable[[dict[str, Any], YamlNode, FieldPath], Any]
 
 
@@ -189,8 +190,8 @@ class AsWritten(Value, frozen=True):
             at.wrong(node, self.expected, hint=hint)
             return None
         text = node.text
-        if "\0" in text or not is_encodable(text) or len(text) > 100_000:
-            at.problem(node, f"found a NUL, half a character, or more than 100000 characters; expected {self.expected}")
+        if (unfit := text_fault(text, MOST_CHARACTERS)) is not None:
+            at.problem(node, unfit[0], hint=unfit[1])
             return None
         if self.check and (fault := self.check(text)):
             at.problem(node, fault)

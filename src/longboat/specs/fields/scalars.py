@@ -139,6 +139,17 @@ def is_encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def text_fault(text: str, most: int) -> tuple[str, str | None] | None:
+    """Why no program can be given this text, and what to do about it; None: it can."""
+    if "\0" in text:
+        return "found a NUL", None
+    if not is_encodable(text):
+        return "found half a character", "a command line that is not UTF-8 is read so: LC_ALL=C.UTF-8 longboat ..."
+    if len(text) > most:
+        return f"found {len(text):,} characters, expected at most {most:,}", "write it to a file of the code"
+    return None
+
+
 class WholeNumber(Value, frozen=True):
     low: int = 0
     high: int = 10_000
