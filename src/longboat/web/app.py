@@ -37,7 +37,7 @@ from longboat.web.places import ShownPlace, find_place
 from longboat.web.static_files import INDEX, StaticFiles
 from longboat.web.users import PlaceUsers
 from longboat.web.views.curves import run_curves
-from longboat.web.views.fleet import nodes, queue, services
+from longboat.web.views.fleet import Queue, nodes, services
 from longboat.web.views.logs import LogStreams, log_window, stream_query
 from longboat.web.views.one_run import ACTIONS, SUBMITTING, act, checkpoints, run_page
 from longboat.web.views.scaling import ScalingHistory, WhatIf, autoscalers, retry_pools
@@ -63,6 +63,7 @@ class Dashboard:
         self.threads = Threads()
         self.history = ScalingHistory()
         self.what_if = WhatIf()
+        self.queued = Queue()
         self.users = PlaceUsers(watchers.places)
 
     def places(self, request: Request) -> list[ShownPlace]:
@@ -205,7 +206,7 @@ class Dashboard:
         return await self.threads.answer(request, ALL_PLACES, nodes, self.places(request))
 
     async def queue(self, request: Request) -> Response:
-        return await self.threads.answer(request, ALL_PLACES, lambda: queue(self.listed(request)))
+        return await self.threads.answer(request, ALL_PLACES, lambda: self.queued.answer(self.listed(request)))
 
     async def services(self, request: Request) -> Response:
         return await self.threads.answer(

@@ -7,13 +7,16 @@ import pytest
 
 from longboat.cli.commands.runs.status import print_status
 from longboat.core.errors import UsageError
+from longboat.core.jobs import Gpus, Job, Resources, Role
 from longboat.engines.kubernetes.exec.launcher_calls import checked
+from longboat.engines.kubernetes.gate.serve import begun
 from longboat.engines.kubernetes.manifests.objects import record_object
 from longboat.engines.kubernetes.record_store import PRIORITY, read_record
-from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.records import Gate, State
 from longboat.engines.kubernetes.status import make_status
 from longboat.engines.refusals import check_same_job
 from longboat.engines.shared.secret_urls import redacted_job
+from longboat.metrics.judgements import gpu_hours
 from tests.engines.kubernetes.run_samples import NOW, ended, job, opened, record, running, snapshot, verdict
 
 
@@ -102,3 +105,21 @@ def test_a_priority_given_later_counts_and_the_job_stays_as_it_was_submitted() -
         check_same_job(status, redacted_job(job(priority=7)))
     left = record_object(seen.record, State())  # what is left of an expired run has no annotation
     assert read_record(left)[0].priority == 7 and read_record(left)[0].job.priority == 3
+
+
+def test_a_run_at_the_gate_is_queued_and_holds_no_gpus() -> None:
+    """Its objects are there from its submission on, its pods are not."""
+    asked = Role(name="worker", run="true", nodes=2, resources=Resources(gpus=Gpus(count=8)))
+    gated = msgspec.structs.replace(record(Job(name="train", roles=(asked,), ends=("worker",))), gated_by="longboat")
+    waits = State(phase="pending", reason="waits for 16 GPUs", attempts=(opened(),))
+    status = make_status(snapshot(record=gated, state=waits), {})
+    assert (status.attempts, gpu_hours(status, NOW)) == ((), 0.0)
+    assert [(span.phase, span.ended, span.reason) for span in status.timeline] == [("queued", None, waits.reason)]
+    stopped = msgspec.structs.replace(waits, phase="stopped", ended=NOW)
+    assert gpu_hours(make_status(snapshot(record=gated, state=stopped), {}), NOW) == 0.0
+
+    let_in = msgspec.structs.replace(begun(waits, NOW - 10), gate=Gate(let_in=NOW - 10), phase="starting", reason="")
+    status = make_status(snapshot(record=gated, state=let_in), {})
+    assert [each.started for each in status.attempts] == [NOW - 10]
+    assert gpu_hours(status, NOW) == round(16 * 10 / 3600, 4)
+    assert [span.phase for span in status.timeline] == ["queued", "pulling"]

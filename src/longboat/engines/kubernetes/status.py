@@ -35,8 +35,12 @@ def brief_status(record: Record, state: State) -> RunStatus:
     """`created` and `started` are told by two clocks: a run is never shown to start before it was made."""
     status = brief(ENGINE, record, state)
     is_between = not state.is_final and all(attempt.number != state.attempt for attempt in state.attempts)
+    attempts = state.attempts
+    if is_at_gate(record, state):  # its objects are made, and hold nothing
+        attempts = tuple(each for each in attempts if each.number != state.attempt or each.failure is not None)
     return msgspec.structs.replace(
         status,
+        attempts=attempts,
         created=min(record.created, state.started or record.created),
         attempt=state.number,
         step=state.step if state.is_final else None,
@@ -46,6 +50,14 @@ def brief_status(record: Record, state: State) -> RunStatus:
         expired=state.expired,
         left=() if state.expired is None else remains_of(record, state),
     )
+
+
+def is_at_gate(record: Record, state: State) -> bool:
+    """Whether the attempt waits to be let in, or was stopped before it was. Pure."""
+    if record.gated_by != "longboat" or state.gate.let_in is not None:
+        return False
+    has_begun = state.attempt == 0 and state.started is not None
+    return state.phase == "pending" or (state.phase == "stopped" and not has_begun)
 
 
 def expiry_words(record: Record, state: State) -> str:

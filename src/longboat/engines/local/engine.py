@@ -390,7 +390,8 @@ class LocalEngine:
         from longboat.engines.local.explain import explain_run
 
         files, record, state = self._observe(run)
-        return explain_run(self.home, files, record, self._with_figures(full_status(files, record, state)))
+        status = self._with_figures(full_status(files, record, state))
+        return explain_run(self.home, files, record, status, self.environment)
 
 
 def _settle(recovered: Sequence[RunFiles]) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Attempt, Explanation, Failure, RankReport, RunStatus
 from longboat.core.words import counted, listing
@@ -49,6 +51,11 @@ def explain_status(
     headline = f"it is {status.phase}" + (f": {status.reason}" if status.reason else "")
     steps = ("longboat ps", f"longboat stop {status.name}") if status.phase == "pending" else ()
     return _explanation(status, headline, facts=_attempt_facts(status), next_steps=steps)
+
+
+def with_openings(explanation: Explanation, openings: tuple[str, ...]) -> Explanation:
+    """What would let a waiting run in, before what can always be done."""
+    return msgspec.structs.replace(explanation, next_steps=(*openings, *explanation.next_steps))
 
 
 def _explanation(

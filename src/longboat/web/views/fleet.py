@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -27,8 +29,10 @@ IDLE_PERCENT = 1.0
 """A GPU below it computes nothing; with less use than this it only holds memory."""
 REOPENED = ("notebook", "shell")
 """Benches that their command opens again."""
-MOST_EXPLAINED = 50
+MOST_EXPLAINED = 12
 """Waiting runs that are explained: each costs a cluster a few requests; of the others the list's reason is shown."""
+EXPLAINED_S = 15.0
+"""How long an explanation holds: the page asks every few seconds, and what lets a run in changes within minutes."""
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 POOL_LABELS = (
     POOL_LABEL,
@@ -155,16 +159,35 @@ def node_state(node: NodeShape) -> str:
 # who waits
 
 
-def queue(listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]]) -> dict[str, Any]:
-    """Waiting runs in the order in which they are looked at, with what would let each in."""
-    items = []
-    for place, runs in listed:
-        for position, run in enumerate(in_turn(runs), 1):
-            item = waiting_item(place.name, run, position)
-            if position <= MOST_EXPLAINED:
-                item.update(_explained(place, run))
-            items.append(item)
-    return {"waiting": items}
+class Queue:
+    """Who waits and what would let them in. Explanations are kept for a moment, for all who look."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str, str, str], tuple[float, dict[str, Any]]] = {}
+
+    def answer(self, listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]]) -> dict[str, Any]:
+        """Waiting runs in the order in which they are looked at, with what would let each in."""
+        items = []
+        for place, runs in listed:
+            for position, run in enumerate(in_turn(runs), 1):
+                item = waiting_item(place.name, run, position)
+                if position <= MOST_EXPLAINED:
+                    item.update(self._explained(place, run))
+                items.append(item)
+        return {"waiting": items}
+
+    def _explained(self, place: ShownPlace, run: RunStatus) -> dict[str, Any]:
+        key, now = (place.name, place.user, run.uid, run.reason), time.monotonic()
+        with self._lock:
+            asked, known = self._known.get(key, (-EXPLAINED_S, {}))
+        if now - asked < EXPLAINED_S:
+            return known
+        known = explained(place, run)
+        with self._lock:
+            fresh = {each: told for each, told in self._known.items() if now - told[0] < EXPLAINED_S}
+            self._known = {**fresh, key: (now, known)}
+        return known
 
 
 def in_turn(runs: Iterable[RunStatus]) -> list[RunStatus]:
@@ -181,7 +204,7 @@ def waiting_item(cluster: str, run: RunStatus, position: int) -> dict[str, Any]:
     return {**kept, "position": position, "facts": [], "lets_in": []}
 
 
-def _explained(place: ShownPlace, run: RunStatus) -> dict[str, Any]:
+def explained(place: ShownPlace, run: RunStatus) -> dict[str, Any]:
     try:
         explanation = place.engine.explain(run.name)
     except LongboatError:

@@ -211,9 +211,9 @@ def test_a_run_too_large_for_the_cluster_stops_nobody() -> None:
     misfit = run("misfit", created=3.0, spec={"nodeSelector": {"no": "such"}})
     found = verdicts([huge, whole, misfit, run("small", 2, {GPU: "1", "cpu": "1"}, created=4.0)], cluster(daemon))
     assert [one.action for one in found.values()] == ["wait", "wait", "wait", "let_in"]
-    more = "; more than these nodes have, even with nothing else on them"
-    assert found["huge"].reason == f"waits for 3 GPUs (3 x 1): 2 free of 2{more}"
-    assert found["whole"].reason == f"waits for 8 CPUs: 7 free of 8{more}"
+    more = "would be free with nothing else on these nodes"
+    assert found["huge"].reason == f"waits for 3 GPUs (3 x 1): 2 of 2 {more}"
+    assert found["whole"].reason == f"waits for 8 CPUs: 7 of 8 {more}"
     assert found["misfit"].reason == "no node takes it: 1 node: nodeSelector wants no=such, the node has no label no"
 
 

@@ -43,7 +43,7 @@ def holding(run: str, number: int, size: int, low: int, high: int, *, priority: 
         (8, [], 2, ""),
         (3, [], 1, "waits for 4 GPUs (3 free)"),
         (1, [], None, "waits for 2 GPUs (1 free)"),
-        (4, [ticket("first", 1, ask(2))], 0, "waits for 3 GPUs (2 free); 1 run before it"),
+        (4, [ticket("first", 1, ask(2))], 0, "waits for 3 GPUs (4 free, kept for first)"),
         (4, [ticket("later", 9, ask(2))], 2, ""),
     ],
 )

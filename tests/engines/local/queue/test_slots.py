@@ -15,7 +15,7 @@ from longboat.core.errors import EngineError
 from longboat.engines.local.queue import slots
 from longboat.engines.local.queue.elastic_slot import ElasticSlot
 from longboat.engines.local.queue.machine import Gpu, LocalMachine
-from longboat.engines.local.queue.slots import Ports, SlotTicket, discard_ticket
+from longboat.engines.local.queue.slots import Ports, SlotTicket, discard_ticket, openings_of
 from longboat.engines.local.submit.submission import take_number
 from longboat.engines.shared.home import Home
 from tests.engines.local.values import ask, machine
@@ -60,7 +60,11 @@ def test_a_look_at_the_queue_takes_nothing(tmp_path: Path) -> None:
     home, here = Home(tmp_path), machine(*STATED)
     large, small = queue(home, "large", 3), queue(home, "small", 2)
     assert waits(large, here) is not None
-    assert "1 run before it" in (waits(small, here) or "")
+    assert waits(small, here) == "waits for 2 GPUs (2 free, kept for large)"
+    assert openings_of(home, here, "small") == (
+        "it would start now with a higher priority: longboat priority small 1",
+        "it starts when large before it has ended",
+    )
     large.release()
     assert names(small.try_start(here)[1]) == ["g0", "g1"]
     small.release()

@@ -112,8 +112,8 @@ class WaitReasons:
             return None
         if not shortfall.lacks:
             return f"no node takes it: {shortfall.reason}"
-        parts = [self._shortage_text(pods, lack.resource) for lack in shortfall.lacks]
-        return f"waits for {' and '.join(parts)}; more than these nodes have, even with nothing else on them"
+        parts = [self._shortage_text(pods, lack.resource, is_empty=True) for lack in shortfall.lacks]
+        return f"waits for {' and '.join(parts)} with nothing else on these nodes"
 
     def _place(self, pods: Sequence[Pod]) -> Placement | Shortfall:
         """`fitting.place`, once for gangs that are alike."""
@@ -126,13 +126,15 @@ class WaitReasons:
             answer = self._places[key] = place(pods, self.fleet)
         return answer
 
-    def _shortage_text(self, pods: Sequence[Pod], resource: str) -> str:
+    def _shortage_text(self, pods: Sequence[Pod], resource: str, *, is_empty: bool = False) -> str:
+        """`is_empty`: of nodes as they would be without what may go from them."""
         each = [pod.shape.asks(resource) for pod in pods if pod.shape.asks(resource)]
         stock = self.stock(self._nodes(pods, resource), resource)
         text = show_asked(resource, sum(each))
         if len(each) > 1 and len(set(each)) == 1:
             text += f" ({len(each)} x {show_number(resource, each[0])})"
-        text += f": {show_number(resource, stock.free)} free of {show_number(resource, stock.total)}"
+        free, total = show_number(resource, stock.free), show_number(resource, stock.total)
+        text += f": {free} of {total} would be free" if is_empty else f": {free} free of {total}"
         if stock.free >= sum(each) and stock.largest < max(each):
             text += f", at most {show_number(resource, stock.largest)} on one node"
         return text

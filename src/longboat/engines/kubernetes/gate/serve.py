@@ -19,7 +19,7 @@ from longboat.core.elastic.sizes import is_elastic
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.budgets import held_runs
-from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
+from longboat.engines.kubernetes.gate.decide import Admission, ClusterUsage, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.gate.node_usage import observe_room, observe_upcoming
 from longboat.engines.kubernetes.gate.waiting_runs import WaitingRun, candidate_of, created_within, observe_claims
@@ -147,6 +147,15 @@ def look_at_all(
                 runs[(candidate.namespace, candidate.run)] = run
                 candidates.append(candidate)
     return runs, candidates
+
+
+def look_around(client: Client) -> tuple[list[GateCandidate], ClusterUsage | None]:
+    """Who is at the gate, then what is free, as the gate itself looks: a pod that gets its node in between counts twice
+    rather than not at all. Changes nothing."""
+    now = client.now()
+    candidates = hold_back([client], *look_at_all([client], frozenset([client.namespace]), now), now)
+    room = observe_room(client)
+    return candidates, room and msgspec.structs.replace(room, upcoming=observe_upcoming(client, now))
 
 
 def hold_back(
@@ -307,7 +316,7 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
         _suspend(client, run, False)
         look_s = min(RESIZE_LOOK_S, run.record.gate_s / 4) if is_elastic(run.record.job) else run.record.gate_s
         gate = Gate(tries=verdict.tries, let_in=now, not_before=now + look_s, reason=verdict.reason)
-        return msgspec.structs.replace(state, gate=gate, reason="", size_reason=verdict.size_reason)
+        return msgspec.structs.replace(begun(state, now), gate=gate, reason="", size_reason=verdict.size_reason)
     if verdict.action == "put_back":
         _suspend(client, run, True)
         gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
@@ -321,6 +330,15 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
         return msgspec.structs.replace(state, gate=msgspec.structs.replace(gate, not_before=again, let_in=let_in))
     gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
     return msgspec.structs.replace(state, gate=gate, reason=verdict.reason)
+
+
+def begun(state: State, now: float) -> State:
+    """The attempt begins when it is let in: until then its pods do not exist and it holds no GPU. Pure."""
+    attempts = [
+        msgspec.structs.replace(each, started=max(each.started, now)) if each.number == state.attempt else each
+        for each in state.attempts
+    ]
+    return msgspec.structs.replace(state, attempts=tuple(attempts))
 
 
 def _resized(state: State, verdict: Admission) -> State:

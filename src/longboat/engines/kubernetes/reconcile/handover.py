@@ -42,7 +42,7 @@ def opened(snapshot: RunSnapshot) -> State:
     job = snapshot.record.job
     started = Attempt(
         number=state.attempt,
-        started=min(made, default=snapshot.record.created),
+        started=max(min(made, default=snapshot.record.created), state.gate.let_in or 0.0),
         restart=way,
         size=size_of(job) if is_elastic(job) else None,
         gpus=job.gpus if is_elastic(job) else None,

@@ -15,9 +15,9 @@ from longboat.core.elastic.sizes import sized, sizes
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
-from longboat.engines.kubernetes.gate.decide import ClusterUsage, GateCandidate, Prospect, foresee
-from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room, observe_upcoming
-from longboat.engines.kubernetes.gate.serve import hold_back, look_at_all
+from longboat.engines.kubernetes.gate.decide import GateCandidate, Prospect, foresee
+from longboat.engines.kubernetes.gate.node_usage import bound_claims
+from longboat.engines.kubernetes.gate.serve import look_around
 from longboat.engines.kubernetes.gate.waiting_runs import START_S
 from longboat.engines.kubernetes.manifests.volumes import check_volumes
 from longboat.engines.kubernetes.settings import ClusterSettings
@@ -45,7 +45,7 @@ def outlook_of(client: Client, settings: ClusterSettings, submission: Submission
     job = with_absolute_secrets(submission)
     job = sized(job, sizes(job)[0])  # an elastic one starts as soon as so much fits
     with ThreadPoolExecutor(THREADS, thread_name_prefix="outlook") as threads:
-        seen = threads.submit(_look, client)
+        seen = threads.submit(look_around, client)
         bound = threads.submit(bound_claims, client) if named_claims(job, settings) else None
         facts = restrict_gpu_resource(observe(client, job, settings, threads), settings.gpu_resource)
         claims = bound.result() if bound else None
@@ -66,15 +66,6 @@ def outlook_of(client: Client, settings: ClusterSettings, submission: Submission
     if price is None and outlook.answer == "buys" and facts.autoscaler is not None and facts.autoscaler.gpu_hour:
         price = facts.autoscaler.gpu_hour * job.gpus
     return msgspec.structs.replace(outlook, price=price, machine_types=machine_types(pods, room.nodes))
-
-
-def _look(client: Client) -> tuple[list[GateCandidate], ClusterUsage | None]:
-    """Who is at the gate, then what is free, as the gate itself looks: a pod that gets its node in between counts twice
-    rather than not at all."""
-    now = client.now()
-    others = hold_back([client], *look_at_all([client], frozenset([client.namespace]), now), now)
-    room = observe_room(client)
-    return others, room and msgspec.structs.replace(room, upcoming=observe_upcoming(client, now))
 
 
 def _candidate(job: Job, namespace: str, pods: tuple[Pod, ...], now: float) -> GateCandidate:

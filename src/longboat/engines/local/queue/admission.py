@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
-from longboat.core.words import counted
+from longboat.core.words import counted, listing
 from longboat.engines.local.queue.machine import Gpu
 from longboat.engines.local.queue.requests import RequestedResources, take_gpus
+
+_MOST_NAMES = 4  # in one sentence; `longboat ps` lists all
 
 
 class Ticket(Value, frozen=True):
@@ -59,33 +61,40 @@ def reserve(free: FreeResources, request: RequestedResources) -> FreeResources:
 
 def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: FreeResources) -> str | None:
     """None when the run may start now, else what it waits for. `free` is what nobody holds."""
-    ahead = 0
+    ahead: list[str] = []
     left = free
     for other in queue_order(tickets):
         if other.run == me.run:
             break
         left = reserve(left, other.request)
-        ahead += 1
+        ahead.append(other.run)
     lacking = lacking_of(me.request, left)
     if not lacking:
         return None
+    if not lacking_of(me.request, free):  # enough is free, and kept
+        lacking = [
+            f"{text[:-1]}, kept for {listing(ahead, _MOST_NAMES)})" for text in lacking_of(me.request, left, free)
+        ]
+        return f"waits for {' and '.join(lacking)}"
     holders = ", ".join(sorted(t.run for t in tickets if t.holds and _conflicts(t.request, me.request))[:4])
     text = "waits for " + " and ".join(lacking)
     if holders:
         text += f"; held by {holders}"
     if ahead:
-        text += f"; {counted(ahead, 'run')} before it"
+        text += f"; {counted(len(ahead), 'run')} before it"
     return text
 
 
-def lacking_of(request: RequestedResources, left: FreeResources) -> list[str]:
+def lacking_of(request: RequestedResources, left: FreeResources, free: FreeResources | None = None) -> list[str]:
+    """What is more than what is left, with what is free: also for others, where `free` is given."""
+    free = free or left
     lacking = []
     if request.gpu_count and take_gpus(left.gpus, request) is None:
-        lacking.append(f"{counted(request.gpu_count, 'GPU')} ({len(left.gpus)} free)")
+        lacking.append(f"{counted(request.gpu_count, 'GPU')} ({len(free.gpus)} free)")
     if request.cpus > left.cpus + 1e-9:
-        lacking.append(f"{counted(request.cpus, 'CPU')} ({left.cpus:g} free)")
+        lacking.append(f"{counted(request.cpus, 'CPU')} ({free.cpus:g} free)")
     if request.memory > left.memory:
-        lacking.append(f"{show_quantity(request.memory)} of memory ({show_quantity(left.memory)} free)")
+        lacking.append(f"{show_quantity(request.memory)} of memory ({show_quantity(free.memory)} free)")
     return lacking
 
 

@@ -18,6 +18,7 @@ from longboat.core.errors import EngineError
 from longboat.core.guards.decoding import decode
 from longboat.engines.local.queue.admission import FreeResources, Ticket, decide_admission, queue_order
 from longboat.engines.local.queue.machine import Gpu, LocalMachine
+from longboat.engines.local.queue.openings import openings
 from longboat.engines.local.queue.requests import RequestedResources, take_gpus
 from longboat.engines.local.queue.sizes import SizeChoice, choose_size
 from longboat.engines.shared.files import (
@@ -149,6 +150,23 @@ def foresee_start(home: Home, machine: LocalMachine, request: RequestedResources
         held: dict[str, int] = {}
         try:
             return decide_admission(mine, [*tickets, mine], free_resources(home, machine, request, tickets, held))
+        finally:
+            for descriptor in held.values():
+                os.close(descriptor)
+
+
+def openings_of(home: Home, machine: LocalMachine, run: str) -> tuple[str, ...]:
+    """What would let a run start that waits. Takes nothing."""
+    folder = home.folder("queue")
+    with locked(folder / ".lock"):
+        tickets = _tickets_of_others(folder, None)
+        mine = next((ticket for ticket in tickets if ticket.run == run and not ticket.holds), None)
+        if mine is None or mine.is_held:
+            return ()
+        held: dict[str, int] = {}
+        try:
+            free = free_resources(home, machine, mine.request, tickets, held)
+            return openings(mine, tickets, free, {gpu.id: gpu for gpu in machine.gpus})
         finally:
             for descriptor in held.values():
                 os.close(descriptor)
