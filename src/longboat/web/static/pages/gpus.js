@@ -109,6 +109,7 @@ function Place({ cluster, hues, by, selected, chosen }) {
 const opens = (item) => (item.lets_in || []).filter((text) => !isAboutTheList(text))
 
 function Queue({ waiting }) {
+  if (!waiting) return html`<section class="card" aria-labelledby="h-queue" aria-busy="true"><header><h2 id="h-queue">Queue</h2><span class="sub">being asked</span></header></section>`
   const places = [...new Set(waiting.map((item) => item.cluster))]
   return html`<section class="card queue-card" aria-labelledby="h-queue" id="queue">
     <header><h2 id="h-queue">Queue</h2><span class="sub">${waiting.length ? plural(waiting.length, "run") : "nobody waits"}</span></header>
@@ -171,6 +172,6 @@ export default function Gpus({ route }) {
     </ul>`}
     <div class="gpu-cols">
       <div>${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} chosen=${chosen} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}</div>
-      <aside aria-label="Queue">${queue.error ? html`<${Problem} error=${queue.error} retry=${queue.reload} />` : html`<${Queue} waiting=${queue.data?.waiting || []} />`}</aside>
+      <aside aria-label="Queue">${queue.error ? html`<${Problem} error=${queue.error} retry=${queue.reload} />` : html`<${Queue} waiting=${queue.data?.waiting} />`}</aside>
     </div>`
 }

@@ -76,7 +76,7 @@ function Why({ explain, row, status }) {
       <div class=${`cells${explain.lines?.length && steps.length ? "" : " one"}`}>
         ${explain.lines?.length > 0 && html`<pre class="stacktrace" tabindex="0" role="region" aria-label="Last lines of what failed">${explain.lines.join("\n")}</pre>`}
         ${steps.length > 0 && html`<div><h3>${row.phase === "pending" ? "What would let it in" : "Next"}</h3>
-          <ol class="steps">${steps.map((step) => html`<li><span>${step.startsWith("longboat ") ? html`<code>${step}</code>` : step}</span></li>`)}</ol></div>`}
+          <ol class="steps">${steps.map((step) => html`<li><span>${step.startsWith("longboat ") ? html`<code>${step}</code>` : capital(step)}</span></li>`)}</ol></div>`}
       </div>
     </div>
   </${Card}>`
