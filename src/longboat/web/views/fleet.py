@@ -185,7 +185,7 @@ class Queue:
             return known
         known = explained(place, run)
         with self._lock:
-            fresh = {each: told for each, told in self._known.items() if now - told[0] < EXPLAINED_S}
+            fresh = {each: entry for each, entry in self._known.items() if now - entry[0] < EXPLAINED_S}
             self._known = {**fresh, key: (now, known)}
         return known
 
