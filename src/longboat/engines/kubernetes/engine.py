@@ -391,15 +391,6 @@ class KubernetesEngine:
             yield place
 
     def explain(self, run: str) -> Explanation:
-        from longboat.engines.kubernetes.explain.explain import explain_with_files
-        from longboat.engines.kubernetes.explain.machine_orders import with_orders
-        from longboat.engines.kubernetes.gate.openings import openings_of
-        from longboat.engines.kubernetes.status import full_status, is_at_gate
-        from longboat.engines.shared.explanations import with_openings
+        from longboat.engines.kubernetes.gate.openings import explain_run
 
-        snapshot = self._observe(run)
-        (status,) = with_orders(self.client, [full_status(self.client, snapshot)])
-        explanation = explain_with_files(self.client, snapshot, status, self.environment)
-        if status.is_final or not is_at_gate(snapshot.record, snapshot.state):
-            return explanation
-        return with_openings(explanation, openings_of(self.client, status.name))
+        return explain_run(self.client, self._observe(run), self.environment)

@@ -389,9 +389,8 @@ class LocalEngine:
     def explain(self, run: str) -> Explanation:
         from longboat.engines.local.explain import explain_run
 
-        files, record, state = self._observe(run)
-        status = self._with_figures(full_status(files, record, state))
-        return explain_run(self.home, files, record, status, self.environment)
+        files, record, _ = seen = self._observe(run)
+        return explain_run(self.home, files, record, self._with_figures(full_status(*seen)), self.environment)
 
 
 def _settle(recovered: Sequence[RunFiles]) -> None:

@@ -5,16 +5,22 @@ Each sentence is an answer of the gate itself (`decide.foresee`) to a cluster in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from longboat.core.runs import Explanation
 from longboat.core.times import show_age
 from longboat.core.words import listing
+from longboat.engines.kubernetes.explain.explain import explain_with_files
+from longboat.engines.kubernetes.explain.machine_orders import with_orders
 from longboat.engines.kubernetes.gate.candidate import ClusterUsage, GateCandidate, Prospect
 from longboat.engines.kubernetes.gate.decide import foresee
 from longboat.engines.kubernetes.gate.serve import look_around
 from longboat.engines.kubernetes.gate.sizes import largest
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.status import full_status, is_at_gate
+from longboat.engines.shared.explanations import with_openings
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_gpu
 from longboat.kubeapi.client import Client
@@ -23,6 +29,15 @@ from longboat.kubeapi.errors import ApiError
 MOST_TRIED = 8
 """Runs whose end is tried: each costs as much as a turn of the gate, and more of them nobody reads."""
 MOST_NAMES = 4  # in one sentence; `longboat ps` lists all
+
+
+def explain_run(client: Client, snapshot: RunSnapshot, environment: Mapping[str, str]) -> Explanation:
+    """The explanation of a run, for one at the gate with what would let it in."""
+    status = with_orders(client, [full_status(client, snapshot)])[0]
+    explanation = explain_with_files(client, snapshot, status, environment)
+    if snapshot.state.is_final or not is_at_gate(snapshot.record, snapshot.state):
+        return explanation
+    return with_openings(explanation, openings_of(client, snapshot.record.name))
 
 
 def openings_of(client: Client, run: str) -> tuple[str, ...]:
@@ -47,14 +62,14 @@ def openings(me: GateCandidate, others: Sequence[GateCandidate], room: ClusterUs
     prospect = asked(me, others, room)
     if prospect.starts:
         return ()
-    found = [*_at_once(me, lambda changed: asked(changed, others, room).starts, others)]
+    sentences = [*_at_once(me, lambda changed: asked(changed, others, room).starts, others)]
     if prospect.is_possible:
-        found += _ends(me, others, lambda gone: asked(me, *_without(gone, others, room)).starts)
+        sentences += _ends(me, others, lambda gone: asked(me, *_without(gone, others, room)).starts)
         if prospect.start is not None:
-            found.append(
+            sentences.append(
                 f"it starts within {show_age(max(prospect.start - now, 0.0))}, when timeouts of others are over"
             )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _at_once(
