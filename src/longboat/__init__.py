@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from longboat.launcher.trainer import world_size as world_size
     from longboat.launcher.trainer_rare import batch_size as batch_size
     from longboat.launcher.trainer_rare import golden as golden
+    from longboat.launcher.trainer_rare import should_save as should_save
     from longboat.sdk import *  # noqa: F403
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ _RARE = {
     "golden": "trainer_rare",
     "new_checkpoints": "following",
     "sharded_checkpoint": "sharding",
+    "should_save": "trainer_rare",
 }
 
 

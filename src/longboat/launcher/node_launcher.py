@@ -8,9 +8,9 @@ import time
 
 from .gang.barrier import prepare
 from .node import environment, lifeline, processes
-from .node.jsonfiles import read_json, write_json
+from .node.jsonfiles import write_json
 from .node.loop import EventLoop
-from .node.plan import EXIT_KILLED, EXIT_REPLACED, TOLD, NodePlan, PlanError, own_path, read_plan
+from .node.plan import EXIT_KILLED, EXIT_REPLACED, TOLD, NodePlan, PlanError, end_request, own_path, read_plan
 from .ranks.heartbeat import Heartbeats
 from .ranks.rank_group import RankGroup
 from .ranks.ranks import Rank
@@ -197,22 +197,22 @@ class NodeLauncher:
                 self._membership.dump()
             self._hung(None)
         elif number == signal.SIGUSR2:
-            reason, grace_s = self._end_request("ending.json", "failure")
-            self._end(reason, grace_s)
+            reason, grace_s = end_request(self.plan, "ending.json", "failure")
+            if reason == "save":
+                self._save()
+            else:
+                self._end(reason, grace_s)
         elif self._membership is not None:
             self._is_terminated = True
-            self._end_in_gang(*self._end_request(TOLD, "evicted"))
+            self._end_in_gang(*end_request(self.plan, TOLD, "evicted"))
         else:
             self._end("stop", self.plan.grace_s)
 
-    def _end_request(self, name: str, otherwise: str) -> tuple[str, float]:
-        """Reason and grace from the request file of this name; `otherwise`: the reason if there is none."""
-        try:
-            request = read_json(self.state.path(name))
-            grace_s = request.get("grace_s")
-            return str(request.get("reason") or otherwise), self.plan.grace_s if grace_s is None else float(grace_s)
-        except (OSError, ValueError, AttributeError, TypeError):
-            return otherwise, self.plan.grace_s
+    def _save(self) -> None:
+        if self._membership is not None:
+            self._membership.tell({"is": "save"})
+        elif self.state.ranks and not self.state.is_over:
+            self.state.save()
 
     def _end(self, reason: str, grace_s: float) -> None:
         state = self.state
@@ -255,6 +255,8 @@ class NodeLauncher:
             self._membership.restart = order
         elif order["do"] == "dump":
             self._hung(None)
+        elif order["do"] == "save":
+            self.state.save()
         elif order["do"] == "end":
             self.state.awaited_step = order.get("newest")
             self._end(str(order["reason"]), float(order["grace_s"]))

@@ -1,5 +1,5 @@
-"""What few trainers need: `longboat.batch_size`, the share of a rank in a batch, and `longboat.golden`, what a server
-of a checkpoint must answer.
+"""What few trainers need: `longboat.should_save`, a checkpoint soon since a node is about to go, `longboat.batch_size`,
+the share of a rank in a batch, and `longboat.golden`, what a server of a checkpoint must answer.
 
 In a rank the text of this file follows that of `trainer` in one file (`node.environment.provide_package`), so it has no
 `from __future__`; where Longboat is installed it is a module. Standard library only, Python >= 3.8.
@@ -13,6 +13,21 @@ if TYPE_CHECKING:
 
 if __name__ != "longboat":
     from longboat.launcher.trainer import _files, _warn, rank, world_size
+
+_saved_for = 0  # the request for a checkpoint that `should_save` has told last
+
+
+def should_save() -> bool:
+    """True once for each time that the run is asked for a checkpoint soon, because a node of it is about to go."""
+    global _saved_for
+    folder = os.environ.get("LONGBOAT_NODE_DIR")
+    try:
+        asked = os.stat(os.path.join(folder, "save")).st_mtime_ns if folder else 0
+    except OSError:
+        asked = 0
+    is_new = asked not in (0, _saved_for)
+    _saved_for = asked or _saved_for
+    return is_new
 
 
 def batch_size(size: int) -> int:

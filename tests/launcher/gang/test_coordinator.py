@@ -168,6 +168,17 @@ def stack(function: str) -> str:
     return f'Current thread 0x1 (most recent call first):\n  File "/x/train.py", line 3 in {function}\n'
 
 
+def test_all_that_run_are_asked_for_a_checkpoint() -> None:
+    court = Coordinator(NODES, NODES, 30.0)
+    assert court.save() == [], "no rank has started"
+    for node in NODES:
+        court.ready(node, None)
+    court.ended("worker-2", outcome(0), 1.0)
+    assert court.save() == [("worker-0", {"do": "save"}), ("worker-1", {"do": "save"})]
+    court.stop(None, 2.0)
+    assert court.save() == [], "they are asked already, by the stop"
+
+
 def test_hang() -> None:
     court = coordinator()
     assert reasons(court.stalled(0, 61.0, 1.0)) == dict.fromkeys(NODES, "dump")

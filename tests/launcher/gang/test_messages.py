@@ -35,6 +35,7 @@ WORDS: list[dict[str, Any]] = [
     {"is": "ready"},
     {"is": "evicted"},
     {"is": "dump"},
+    {"is": "save"},
     {"is": "report", "report": REPORT, "age_s": 0.5},
     {"is": "stalled", "rank": 3, "silent_s": 60.0},
     {"is": "ended", "outcome": OUTCOME},
@@ -48,6 +49,7 @@ ORDERS: list[dict[str, Any]] = [
     {"do": "end", "reason": "stop", "grace_s": 0.5},
     {"do": "end", "reason": "success", "grace_s": 30.0, "newest": 12},
     {"do": "dump"},
+    {"do": "save"},
     {"do": "restart", "attempt": 1, "delay_s": 0.0, "ended": OUTCOME},
     {"do": "restart", "attempt": 1, "delay_s": 0.0, "ended": OUTCOME, "replaced": ["worker-1"]},
 ]

@@ -59,6 +59,36 @@ raise SystemExit(6)
     assert found["reports"]["0"]["rank"] == 0 and found["outcome"]["exit_code"] and found["verdict"]["exit_code"] == 6
 
 
+SAVES = """
+import longboat, os, time
+asked, said = 0, longboat.should_save()
+print('up', said, flush=True)
+while not longboat.should_stop():
+    asked += longboat.should_save()
+    if asked and not said:
+        said = True
+        print('asked', flush=True)
+        with longboat.checkpoint(asked) as folder: pass
+    time.sleep(0.01)
+print('asked so often:', asked, flush=True)
+"""
+
+
+def test_every_rank_of_a_gang_is_asked_once_for_a_checkpoint(make_pods: Make) -> None:
+    pods = make_pods(script=SAVES, roles={"worker": 2})
+    pods.start_all()
+    pods.until_said("up False")
+    assert pods.tell(0, "save") == 0
+    pods.until_said("asked")
+    assert status(pods)["phase"] == "running", "nothing ends"
+    pods.until(lambda: status(pods)["checkpoint"] == str(pods.folder / "checkpoints" / "step-1"))
+    assert pods.tell(0, "stop") == 0
+    for place in range(2):
+        pods.wait(place)
+        assert "asked so often: 1" in pods.log(place, f"{place}.out")
+    assert pods.verdict["cause"] is None
+
+
 def test_a_stop_without_a_running_launcher_is_not_found(make_pods: Make, tmp_path: Path) -> None:
     assert beside("--tell", tmp_path, "stop").returncode == 202
     pods = make_pods(script="pass")
@@ -87,6 +117,7 @@ def test_another_process_under_the_same_number_is_left_alone(make_pods: Make, tm
         ("--tell", "x", "go"),
         ("--tell", "x", "stop", "soon"),
         ("--tell", "x", "stop", "-1"),
+        ("--tell", "x", "save", "now"),
     ]
     + [("--tell", "x", "stop", "1", "2"), ("--status",), ("--status", "x", "y")],
 )

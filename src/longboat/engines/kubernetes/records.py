@@ -110,6 +110,14 @@ class Gate(Value, frozen=True):
     reason: str = ""  # why it waits; of a run that was let in before others, why it could be
 
 
+class NodeDeparture(Value, frozen=True):
+    """Nodes of the attempt under way that are about to go, by a notice of termination."""
+
+    hosts: tuple[str, ...]
+    due: float | None = None  # an elastic run ends then at the latest, to move; None: no end was told
+    told: float = 0.0  # when its ranks were asked for a checkpoint
+
+
 class State(Stored, frozen=True):
     phase: Phase = "pending"
     reason: str = ""
@@ -140,6 +148,7 @@ class State(Stored, frozen=True):
     wanted: int | None = None  # the size that it is to have from its next checkpoint on
     seen: str | None = None  # the newest checkpoint when that came to be wanted; empty: there was none
     target: int | None = None  # the attempt is being ended for this size
+    departure: NodeDeparture | None = None
     facts: tuple[str, ...] = ()  # what was seen when it ended, for the post-mortem
     expired: float | None = None  # when its objects were removed; this record and what is in storage are left
 

@@ -179,6 +179,23 @@ class SlimNode(TypedDict, total=False):
     status: _NodeStatus
 
 
+class _WatchedMeta(TypedDict, total=False):
+    name: str
+    uid: str
+    resourceVersion: str
+
+
+class _Tainted(TypedDict, total=False):
+    taints: list[dict[str, str]]
+
+
+class WatchedNode(TypedDict, total=False):
+    """A node with its taints alone: all nodes of a cluster stay in memory where they are watched."""
+
+    metadata: _WatchedMeta
+    spec: _Tainted
+
+
 class _WorkloadSpec(TypedDict, total=False):
     suspend: bool
 

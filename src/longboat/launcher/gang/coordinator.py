@@ -91,6 +91,12 @@ class Coordinator:
         self.reason, self.reason_at = "hang", now
         return [(node, {"do": "dump"}) for node, member in self.members.items() if not member.is_over]
 
+    def save(self) -> list[Order]:
+        """Ask all ranks for a checkpoint. Those of a gang that is ending are asked to already."""
+        if self.reason is not None or not self.has_gone:
+            return []
+        return [(node, {"do": "save"}) for node, member in self.members.items() if not member.is_over]
+
     def ended(self, node: str, outcome: dict[str, Any], now: float, newest: int | None = None) -> list[Order]:
         """`newest`: step of the last checkpoint, of the node that sends them to a store; who follows them waits for
         it."""

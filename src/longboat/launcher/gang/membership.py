@@ -1,8 +1,8 @@
 """Membership of a node in its gang: what it tells node 0, what it does when node 0 says so. Node 0 is one too.
 
 The words of the line are here: a node says that it is `ready`, how each rank ended (`report`), that a rank is silent
-(`stalled`), that it has `ended`, that it was asked to `stop` or was `evicted`; node 0 says `go`, `end`, `dump` and
-`restart`.
+(`stalled`), that it has `ended`, that it was asked to `stop` or to `save` or was `evicted`; node 0 says `go`, `end`,
+`dump`, `save` and `restart`.
 Deciding is the work of `coordinator`, carrying that of `channel`.
 """
 
@@ -216,8 +216,8 @@ class GangLeader(Membership):
             orders = coordinator.stop(None if grace_s is None else float(grace_s), now)
         elif kind == "evicted":
             orders = coordinator.evicted(node, now)
-        elif kind == "dump":
-            orders = coordinator.dump(now)
+        elif kind in ("dump", "save"):
+            orders = coordinator.dump(now) if kind == "dump" else coordinator.save()
         self._give(orders)
 
     def _begin(self) -> None:

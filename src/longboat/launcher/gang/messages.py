@@ -40,7 +40,7 @@ def from_node(message: Any) -> dict[str, Any]:
         _check_step(message.get("newest"))
     elif kind == "stop":
         _check_seconds(message.get("grace_s"))
-    elif kind not in ("ready", "evicted", "dump"):
+    elif kind not in ("ready", "evicted", "dump", "save"):
         raise ValueError("unknown message %r" % kind[:40])
     return message  # type: ignore[no-any-return]
 
@@ -62,7 +62,7 @@ def from_leader(message: Any) -> dict[str, Any]:
             raise ValueError("ended is missing")
         _check_end(message["ended"])
         _check_names(message.get("replaced"))
-    elif kind != "dump":
+    elif kind not in ("dump", "save"):
         raise ValueError("unknown message %r" % kind[:40])
     return message  # type: ignore[no-any-return]
 

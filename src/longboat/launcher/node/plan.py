@@ -130,3 +130,13 @@ def read_plan(path: str) -> NodePlan:
         raise PlanError("%s: key %s is missing" % (path, error)) from None
     except (ValueError, TypeError, AttributeError) as error:
         raise PlanError("%s: %s" % (path, error)) from None
+
+
+def end_request(plan: NodePlan, name: str, otherwise: str) -> tuple[str, float]:
+    """Reason and grace from the request file of this name; `otherwise`: the reason if there is none."""
+    try:
+        request = read_json(os.path.join(plan.directory, name))
+        grace_s = request.get("grace_s")
+        return str(request.get("reason") or otherwise), plan.grace_s if grace_s is None else float(grace_s)
+    except (OSError, ValueError, AttributeError, TypeError):
+        return otherwise, plan.grace_s

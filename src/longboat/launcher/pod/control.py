@@ -1,4 +1,4 @@
-"""Control of a launcher by a program run beside it: `--tell FOLDER stop [GRACE_S]|dump`, `--status FOLDER`."""
+"""Control of a launcher by a program run beside it: `--tell FOLDER stop [GRACE_S]|save|dump`, `--status FOLDER`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
 
 EXIT_USAGE, EXIT_NOT_FOUND, EXIT_ENGINE = 201, 202, 205
 GRACE_MAX_S = 1e9  # decades; infinity is no time to wait
-USAGE = "usage: launcher --tell FOLDER stop [GRACE_S] | --tell FOLDER dump | --status FOLDER\n"
+USAGE = "usage: launcher --tell FOLDER stop [GRACE_S] | --tell FOLDER save|dump | --status FOLDER\n"
 
 
 def main(argv: list[str]) -> int:
@@ -30,6 +30,8 @@ def main(argv: list[str]) -> int:
             return 0
         if argv[2:] == ["dump"]:
             return _tell(argv[1], signal.SIGUSR1, None)
+        if argv[2:] == ["save"]:
+            return _tell(argv[1], signal.SIGUSR2, {"reason": "save"}, "ending.json")
         if argv[2:3] == ["stop"] and len(argv) <= 4:
             grace_s = float(argv[3]) if len(argv) == 4 else None
             if grace_s is None or 0 <= grace_s <= GRACE_MAX_S:
@@ -43,7 +45,7 @@ def main(argv: list[str]) -> int:
     return EXIT_USAGE
 
 
-def _tell(folder: str, number: int, request: dict[str, Any] | None) -> int:
+def _tell(folder: str, number: int, request: dict[str, Any] | None, name: str = TOLD) -> int:
     """Write the request file, then send the signal, so that the launcher finds the file."""
     try:
         launcher = read_json(os.path.join(folder, "launcher.json"))
@@ -52,7 +54,7 @@ def _tell(folder: str, number: int, request: dict[str, Any] | None) -> int:
         sys.stderr.write("longboat launcher: no launcher runs in %s\n" % folder)
         return EXIT_NOT_FOUND
     if request is not None:
-        write_json(os.path.join(folder, TOLD), request)
+        write_json(os.path.join(folder, name), request)
     if launcher.get("start_ticks") != processes.start_ticks(pid) or not processes.send(pid, number):
         sys.stderr.write("longboat launcher: it has ended\n")
         return EXIT_NOT_FOUND

@@ -236,6 +236,14 @@ class LauncherState:
                 processes.send(pid, signal.SIGCONT)
         self.loop.after("kill", grace_s, self.kill)
 
+    def save(self) -> None:
+        """Ask the ranks for a checkpoint soon (`longboat.should_save`): a node of the run is about to go."""
+        self.say("the ranks are asked for a checkpoint: a node of the run is about to go")
+        try:
+            write_whole(self.path("save"), b"")
+        except OSError as error:
+            self.say("they could not be asked: %s" % error)
+
     def _ask(self, lets_begin: bool) -> None:
         """Send SIGTERM to the groups that have not got it yet."""
         beginning = {rank.pid for rank in self.ranks if lets_begin and self._is_beginning(rank)}

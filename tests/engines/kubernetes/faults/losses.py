@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from longboat.core.runs import RunStatus
@@ -35,11 +35,16 @@ APART = {
 """Pods of runs share a machine only where there is no other."""
 
 
+def prepare(ground: Ground, pod: Mapping[str, Any], **settings: Any) -> None:
+    """Two machines that are well, and an engine that puts pods on them in this way."""
+    ground.until(lambda: len(_ready_nodes(ground)) == 2, "both nodes are ready, whatever the test before did to them")
+    ground.configure(pod=pod, **settings)
+    ground.engine = ground.open()
+
+
 def start_apart(ground: Ground, lost: str = LOST, **fields: Any) -> None:
     """A gang of two, on two machines."""
-    ground.until(lambda: len(_ready_nodes(ground)) == 2, "both nodes are ready, whatever the test before did to them")
-    ground.configure(pod=APART, node_lost=lost)
-    ground.engine = ground.open()
+    prepare(ground, APART, node_lost=lost)
     ground.submit(**{"nodes": 2, "retries": {"count": 1, "backoff": "0s"}, **fields})
     ground.until_started(ranks=2)
     assert set(hosts(ground).values()) == {"node-0", "node-1"}

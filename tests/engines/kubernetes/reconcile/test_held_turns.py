@@ -29,7 +29,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that were read; each is seen as it was before."""
     names: list[str] = []
 
-    def observe(_: object, run: str, __: float) -> RunSnapshot:
+    def observe(_: object, run: str, __: float, ___: object) -> RunSnapshot:
         names.append(run)
         return held(WAITING)
 

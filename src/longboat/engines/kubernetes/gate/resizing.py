@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from longboat.core.elastic.sizes import is_elastic
+from longboat.engines.kubernetes.gate.departure import is_moving
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import Gate, State
 
@@ -17,7 +18,8 @@ def gate_look_at(snapshot: RunSnapshot) -> float | None:
     """When the gate looks again whether an elastic run that has all its pods is to have another size."""
     record, state = snapshot.record, snapshot.state
     is_in = record.gated_by == "longboat" and state.gate.let_in is not None and state.phase == "running"
-    return state.gate.not_before if is_in and is_elastic(record.job) and state.target is None else None
+    is_looked_at = is_in and is_elastic(record.job) and state.target is None and not is_moving(state)
+    return state.gate.not_before if is_looked_at else None
 
 
 def writer_to_ask(snapshot: RunSnapshot) -> str | None:
@@ -64,4 +66,4 @@ def resized(state: State, last: int, now: float) -> State:
 
 def without_wish(state: State) -> State:
     """The state in which no other size is wanted: another attempt is judged anew."""
-    return msgspec.structs.replace(state, wanted=None, seen=None, target=None, told_when=0.0)
+    return msgspec.structs.replace(state, wanted=None, seen=None, target=None, told_when=0.0, departure=None)

@@ -20,6 +20,7 @@ from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.budgets import held_runs
 from longboat.engines.kubernetes.gate.decide import Admission, ClusterUsage, GateCandidate, decide_gate
+from longboat.engines.kubernetes.gate.departure import is_moving
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.gate.node_usage import observe_room, observe_upcoming
 from longboat.engines.kubernetes.gate.waiting_runs import WaitingRun, candidate_of, created_within, observe_claims
@@ -357,8 +358,8 @@ def _resized(state: State, verdict: Admission) -> State:
 
 def _wanting(state: State, verdict: Admission) -> State:
     """An elastic run that is in, with the size that it is to have."""
-    if state.wanted == verdict.size:
-        return state
+    if state.wanted == verdict.size or is_moving(state):
+        return state  # nodes of it are about to go: the next attempt has what fits then
     reason = verdict.size_reason if verdict.size is not None else ""
     return msgspec.structs.replace(state, wanted=verdict.size, seen=None, size_reason=reason)
 

@@ -68,7 +68,7 @@ RUNS: tuple[RbacRule, ...] = (
 """What turns do in the namespace of a run."""
 
 CLUSTER: tuple[RbacRule, ...] = (
-    RbacRule("", "nodes", ("get", "list")),
+    RbacRule("", "nodes", ("get", "list", "watch")),  # `watch`: notices of termination
     RbacRule("", "persistentvolumes", ("list",)),
     RbacRule("", "pods", ("list",)),
 )

@@ -14,6 +14,7 @@ from longboat.core.runs import NodeTrouble
 from longboat.core.times import parse_time
 from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.node_loss import limit_of
+from longboat.engines.kubernetes.observe.node_notices import NOTICES
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import ranks_of
 from longboat.fitting.model.nodes import taints_of, tolerations_of, untolerated
@@ -26,15 +27,8 @@ MOST_WORDS = 200
 PRESSURES = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": "process ids"}
 GOOD_ENDINGS = ("Ready", "Healthy", "OK", "Ok", "Voter", "Available", "Enabled")
 """Conditions so called say that all is well when they are True; the others, that it is not."""
-DRAINS = (
-    "ToBeDeletedByClusterAutoscaler",
-    "karpenter.sh/disrupt",
-    "aws-node-termination-handler/",
-    "cloud.google.com/impending-node-termination",
-    "node.cloudprovider.kubernetes.io/shutdown",
-    "node.kubernetes.io/out-of-service",
-)
-"""Beginnings of taints that say that the node is about to go."""
+DRAINS = (*NOTICES, "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service")
+"""Beginnings of taints that say that the node is about to go, or has gone."""
 TOLD_OTHERWISE = "node.kubernetes.io/"
 """Taints that Kubernetes makes of conditions and of a cordon."""
 CORDON = "node.kubernetes.io/unschedulable"

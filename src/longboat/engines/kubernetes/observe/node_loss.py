@@ -41,6 +41,8 @@ def doubtful_hosts(state: State, pods: Sequence[PodView], now: float) -> set[str
         is_slow = not pod.is_started and pod.created < now - SLOW_S
         if pod.host and pod.end is None and (pod.is_unready or is_late or is_slow or is_ending):
             hosts.add(pod.host)
+    if state.departure is not None and not state.is_final:
+        hosts |= {name for name in state.departure.hosts if any(pod.host == name for pod in current)}
     if current and not state.is_final:
         there = {pod.node for pod in current}
         hosts |= {host for member, host in state.hosts.items() if member not in there}

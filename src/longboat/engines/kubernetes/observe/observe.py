@@ -18,6 +18,7 @@ from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.kueue import waiting_words
 from longboat.engines.kubernetes.observe.node_loss import doubtful_hosts
+from longboat.engines.kubernetes.observe.node_notices import LeavingNodes
 from longboat.engines.kubernetes.observe.snapshot import (
     HostView,
     PodView,
@@ -62,8 +63,8 @@ Object = dict[str, Any]
 # once crash the interpreter.
 
 
-def observe(client: Client, run: str, now: float) -> RunSnapshot:
-    """The run as it is now. Raises NotFound."""
+def observe(client: Client, run: str, now: float, leaving: LeavingNodes | None = None) -> RunSnapshot:
+    """The run as it is now. `leaving`: nodes to be looked at where it has pods on them. Raises NotFound."""
     body = find_record(client, run)
     record, state = read_record(body)
     selector = names.selector([(names.RUN, run)])
@@ -71,11 +72,13 @@ def observe(client: Client, run: str, now: float) -> RunSnapshot:
     bodies = _list(client, kind, selector)
     workloads = [workload_view(each) for each in bodies]
     pods = [pod_view(each) for each in client.list(POD, labels=names.pods_of(run)).items]
+    doubtful = doubtful_hosts(state, pods, now)
+    doubtful |= leaving.of({pod.host for pod in pods if pod.end is None}).keys() if leaving is not None else set()
     snapshot = snapshot_of(
         body,
         workloads=workloads,
         pods=_with_mounts(client, pods, now),
-        hosts=observe_hosts(client, doubtful_hosts(state, pods, now), pods),
+        hosts=observe_hosts(client, doubtful, pods),
         queue=_queue(client, record, state, workloads),
     )
     if is_chained(record, state):

@@ -15,8 +15,10 @@ import msgspec
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.node_loss import doubtful_hosts
+from longboat.engines.kubernetes.observe.node_notices import LeavingNodes
 from longboat.engines.kubernetes.observe.observe import is_stuck, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import (
+    HostView,
     PodView,
     RunSnapshot,
     failed_members,
@@ -43,6 +45,7 @@ class RunCopies:
     """Told by several threads. Ended runs are remembered by name alone: what is left of them may be many objects."""
 
     def __init__(self) -> None:
+        self.leaving = LeavingNodes()
         self._copies: dict[Name, _RunCopy] = {}
         self._ended: set[Name] = set()
         self._lock = threading.Lock()
@@ -83,6 +86,11 @@ class RunCopies:
         if copy.record is None and not copy.pods and not copy.workloads:
             self._copies.pop(name, None)
 
+    def on_node(self, node: str) -> list[Name]:
+        """Runs with pods on this node of the cluster."""
+        with self._lock:
+            return [name for name, copy in self._copies.items() if any(pod.host == node for pod in copy.pods.values())]
+
     def snapshot(self, namespace: str, run: str, now: float) -> RunSnapshot | None:
         """The run as the watches show it; None where they do not show all that a turn would look at."""
         with self._lock:
@@ -91,7 +99,10 @@ class RunCopies:
                 return None
             record, workloads, pods = copy.record, list(copy.workloads.values()), list(copy.pods.values())
         try:
-            seen = snapshot_of(record, workloads=[workload_view(body) for body in workloads], pods=pods)
+            views = [workload_view(body) for body in workloads]
+            notices = self.leaving.of({pod.host for pod in pods if pod.end is None})
+            hosts = {name: HostView(name=name, leaving=notice) for name, notice in notices.items()}
+            seen = snapshot_of(record, workloads=views, pods=pods, hosts=hosts)
         except EngineError:
             return None
         if _needs_more(seen, now):

@@ -13,6 +13,7 @@ from longboat.core.jobs import Value
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, HELD, INDEX, ROLE
+from longboat.engines.kubernetes.observe.node_notices import TerminationNotice, notice_of
 from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
 from longboat.engines.kubernetes.records import Record, State, expected_nodes, replaced_exits
 from longboat.engines.lifecycle.predecessors import PredecessorView
@@ -91,6 +92,7 @@ class HostView(Value, frozen=True):
     is_there: bool = True
     not_ready_since: float | None = None  # silent since then, or not ready by its kubelet's own word
     said: str = ""  # why it is not ready, in its kubelet's words; empty where it is silent
+    leaving: TerminationNotice | None = None  # it is about to go
     is_lost: bool = False  # our judgement (`node_loss`)
 
 
@@ -312,7 +314,7 @@ def host_view(name: str, node: Mapping[str, Any] | None, renewed: float | None =
         if renewed is not None:
             return HostView(name=name, not_ready_since=min(since, max(renewed, heard, since - LEASE_BELIEVED_S)))
         return HostView(name=name, not_ready_since=min(since, max(heard, since - MONITOR_GRACE_S)))
-    return HostView(name=name)
+    return HostView(name=name, leaving=notice_of(node))
 
 
 def failed_members(jobs: Iterable[Mapping[str, Any]], attempt: int) -> frozenset[str]:

@@ -69,7 +69,24 @@ class EndForSize(Value, frozen=True, tag=True):
     grace_s: float
 
 
-Action = EndForSize | Resize | CreateAttempt | Admit | Release | SendStop | DeleteWorkloads | ForceDelete | Delete
+class AskToSave(Value, frozen=True, tag=True):
+    """Have all ranks asked for a checkpoint soon, through the launcher in this pod."""
+
+    pod: str
+
+
+Action = (
+    AskToSave
+    | EndForSize
+    | Resize
+    | CreateAttempt
+    | Admit
+    | Release
+    | SendStop
+    | DeleteWorkloads
+    | ForceDelete
+    | Delete
+)
 
 
 class Decision(Value, frozen=True):

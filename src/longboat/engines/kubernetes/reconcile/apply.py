@@ -20,6 +20,7 @@ from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
     Action,
     Admit,
+    AskToSave,
     CreateAttempt,
     Decision,
     Delete,
@@ -85,6 +86,8 @@ def act(client: Client, snapshot: RunSnapshot, action: Action) -> State | None:
         return resize(client, snapshot, action)
     elif isinstance(action, EndForSize):
         return end_for_size(client, snapshot, action)
+    elif isinstance(action, AskToSave):
+        return ask_to_save(client, snapshot, action)
     elif isinstance(action, Release):
         release(client, snapshot, action)
     elif isinstance(action, DeleteWorkloads):
@@ -174,6 +177,17 @@ def end_for_size(client: Client, snapshot: RunSnapshot, action: EndForSize) -> S
     if not tell(client, action.pod, "stop", f"{action.grace_s:g}"):
         return None
     return msgspec.structs.replace(snapshot.state, told_when=client.now())
+
+
+def ask_to_save(client: Client, snapshot: RunSnapshot, action: AskToSave) -> State | None:
+    """Tell the launcher, which tells the others, and note when."""
+    from longboat.engines.kubernetes.exec.launcher_calls import tell
+
+    departure = snapshot.state.departure
+    if departure is None or not tell(client, action.pod, "save"):
+        return None
+    told_now = msgspec.structs.replace(departure, told=client.now())
+    return msgspec.structs.replace(snapshot.state, departure=told_now)
 
 
 def tell_stop(client: Client, snapshot: RunSnapshot, action: SendStop) -> None:

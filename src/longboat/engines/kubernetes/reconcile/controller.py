@@ -28,10 +28,17 @@ from longboat.engines.kubernetes.reconcile.reconciler import turn
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, TurnWorkers
 from longboat.engines.kubernetes.record_store import STATES, STOP
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.slim_objects import RunObject, RunPod, SlimRecord, SlimWorkload, run_object
+from longboat.engines.kubernetes.slim_objects import (
+    RunObject,
+    RunPod,
+    SlimRecord,
+    SlimWorkload,
+    WatchedNode,
+    run_object,
+)
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import LeaseExpired, ObjectNotFound, Unreachable
-from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD, Kind
 from longboat.kubeapi.watch import Change, Reflector
 
 WORKERS = 8  # turns wait for the API server: eight at once keep a cluster's runs going, and are no flood
@@ -91,6 +98,7 @@ class Controller:
         self.gauges = RunGauges()
         self._lock = threading.Lock()
         self._reflectors: list[tuple[Kind, Reflector[Any]]] = []
+        self._nodes: Reflector[Any] | None = None  # for notices of termination; without them runs go on as well
 
     def start(self) -> None:
         ours = names.selector([(names.MANAGED_BY, "longboat")])
@@ -99,12 +107,13 @@ class Controller:
         # JobSet need not be served, now or ever.
         for kind, into in ((POD, RunPod), (JOB, SlimWorkload), (JOBSET, SlimWorkload)):
             self._reflect(kind, into, ours, self._part)
+        self._nodes = Reflector[Any](self._client, NODE, into=WatchedNode, on_change=self._node)
         self._workers.start("turns", WORKERS)
 
     def close(self) -> None:
         """No turn begins any more; those under way are waited for, within reason. They may be cut off anywhere."""
         self._agenda.close()
-        for _, reflector in self._reflectors:
+        for reflector in (*(each for _, each in self._reflectors), *([self._nodes] if self._nodes else [])):
             reflector.close()
         self._workers.join()
         for client in list(self._clients.values()):
@@ -204,6 +213,13 @@ class Controller:
         if key.run and waits is not True and (waits is False or not (is_gone or body.is_ending)):
             is_step = not is_gone or body.status.phase == "Succeeded"  # others of its gang still run, as a rule
             self._agenda.note(key, time.monotonic() + (STEPS_S if is_step else SETTLE_S))
+
+    def _node(self, change: Change[Any]) -> None:
+        """A node has changed: the runs on it are told when it is about to go."""
+        copies = self._copied.copies
+        if copies.leaving.note(change.object, is_gone=change.type == "DELETED"):
+            for namespace, run in copies.on_node(change.object["metadata"]["name"]):
+                self._agenda.note(RunKey(namespace, run), time.monotonic() + SETTLE_S)
 
     def _is_news(self, change: Change[RunObject]) -> bool:
         """Whether a pod or workload differs from before in something that a turn could act on."""
@@ -348,7 +364,7 @@ class Controller:
         if snapshot is None:
             self._copied.note_read(key)
         try:
-            return turn(self._of(key.namespace), key.run, snapshot=snapshot)
+            return turn(self._of(key.namespace), key.run, snapshot=snapshot, leaving=self._copied.copies.leaving)
         except NotFound:
             self._forget(key)
             return None

@@ -16,6 +16,7 @@ import msgspec
 from longboat.core.elastic.sizes import is_elastic
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.runs import Failure
+from longboat.engines.kubernetes.gate.departure import departing, reason_of
 from longboat.engines.kubernetes.gate.resizing import gate_look_at, resized, without_wish
 from longboat.engines.kubernetes.observe.node_loss import (
     digests_of,
@@ -177,11 +178,13 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
         new = _with_failure(state, failure)
         return Decision(state=new, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
     new = _progressed(state, progress, snapshot)
+    new = departing(new, snapshot, now) if progress.phase == "running" else new
     if not state.broken and dead_members(snapshot):
         new = _replace(new, broken=now)
     elif state.broken and not dead_members(snapshot):
         new = _replace(new, broken=0.0)  # the one that was dead has another pod
-    snapshot = msgspec.structs.replace(snapshot, state=_replace(state, broken=new.broken))
+    noted = {"broken": new.broken, "departure": new.departure, "wanted": new.wanted, "seen": new.seen}
+    snapshot = msgspec.structs.replace(snapshot, state=_replace(state, **noted))
     back = _put_back_at(snapshot, progress)
     actions, told_again = size_actions(snapshot, now)
     actions = (Admit(attempt=attempt),) if back is not None and back <= now else actions
@@ -253,7 +256,7 @@ def _phase(state: State, phase: str) -> str:
 
 
 def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> State:
-    reason = silence_words(snapshot) or progress.reason
+    reason = silence_words(snapshot) or progress.reason or reason_of(snapshot)
     if state.attempt and progress.phase != "running" and not reason:
         reason = state.reason
     return _replace(

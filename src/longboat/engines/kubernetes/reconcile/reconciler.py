@@ -21,6 +21,7 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
+from longboat.engines.kubernetes.observe.node_notices import LeavingNodes
 from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.actions import Action, Decision
@@ -30,11 +31,12 @@ from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, MOST_TURNS, Reconciled, predicted
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record, at_present
-from longboat.engines.kubernetes.slim_objects import UNFINISHED
+from longboat.engines.kubernetes.slim_objects import UNFINISHED, WatchedNode
 from longboat.engines.shared.retry_policy import describe
+from longboat.fitting.model.nodes import HOSTNAME
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Conflict, Forbidden, ObjectNotFound, Unreachable
-from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD, Kind
 from longboat.kubeapi.refusals import Refusals
 from longboat.kubeapi.watch import Change, Reflector
 
@@ -47,15 +49,20 @@ OTHERS_S = 15.0
 Longboat: making one takes a second or two. If there is no attempt after this, the run ends."""
 SETTLE_S = 0.02
 """Changes come in bursts; one turn serves all of a burst."""
+MOST_WATCHED = 64
+"""Nodes of a run that are named in one selector: the address of a request has less than 5 KiB. Those of larger runs are
+watched by the controller, as all are."""
 LONGEST_S = 3600.0
 """After so long it is looked at again in any case, which costs nothing."""
 PATIENCE_S = 300.0
 """An API server that does not answer is waited for as long as this."""
 
 
-def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Reconciled:
+def turn(
+    client: Client, run: str, *, snapshot: RunSnapshot | None = None, leaving: LeavingNodes | None = None
+) -> Reconciled:
     """Take turns until nothing is left to do now, from what was just observed. Raises NotFound."""
-    snapshot = snapshot or observe(client, run, client.now())
+    snapshot = snapshot or observe(client, run, client.now(), leaving)
     done: tuple[Action, ...] = ()
     for _ in range(MOST_TURNS):
         decided = decide(snapshot, client.now())
@@ -66,7 +73,7 @@ def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Re
         done = decided.actions
         applied = _take(client, snapshot, decided)
         if applied is None or (decided.actions and not applied.is_held):
-            snapshot = observe(client, run, client.now())
+            snapshot = observe(client, run, client.now(), leaving)
             continue
         record = at_present(snapshot.record, applied.state)
         snapshot = msgspec.structs.replace(snapshot, record=record, state=applied.state, version=applied.version)
@@ -75,15 +82,17 @@ def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Re
     return Reconciled(snapshot, client.now() + AGAIN_S)
 
 
-def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) -> Reconciled:
+def turn_or_look(
+    client: Client, run: str, may_act: Callable[[Record], bool], leaving: LeavingNodes | None = None
+) -> Reconciled:
     """A turn of a run that the caller may act for, of a chained one after turns of the runs before it; of another run a
     look. Raises NotFound."""
-    snapshot = observe(client, run, client.now())
+    snapshot = observe(client, run, client.now(), leaving)
     if not may_act(snapshot.record):
         return predicted(snapshot, client.now())
     if drive_predecessors(client, snapshot, may_act, lambda before: turn(client, before).snapshot.state):
-        snapshot = observe(client, run, client.now())
-    return turn(client, run, snapshot=snapshot)
+        snapshot = observe(client, run, client.now(), leaving)
+    return turn(client, run, snapshot=snapshot, leaving=leaving)
 
 
 def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> Applied | None:
@@ -152,6 +161,10 @@ class Reconciler:
         self._is_closed = False
         self._reflectors: dict[str, Reflector[Any]] = {}
         self._gate: Reflector[Any] | None = None
+        self._nodes: Reflector[Any] | None = None  # those that it runs on
+        self._watched_nodes = ""  # their selector
+        self._has_notice = False  # of termination, or that one was taken back, since the last turn
+        self._leaving = LeavingNodes()
         self._refusals = Refusals()
         self._again_at: float | None = None  # as the watches show it, since the last turn
 
@@ -166,8 +179,9 @@ class Reconciler:
     def close(self) -> None:
         self._is_closed = True
         self._wake.set()
-        for reflector in (*self._reflectors.values(), *([self._gate] if self._gate else [])):
-            reflector.close()
+        for reflector in (*self._reflectors.values(), self._gate, self._nodes):
+            if reflector is not None:
+                reflector.close()
 
     def snapshots(self, timeout_s: float | None = None) -> Iterator[RunSnapshot]:
         """The run after every turn, until it has ended or the time is over. Raises NotFound."""
@@ -180,6 +194,7 @@ class Reconciler:
             if outlook.snapshot.state.is_final or self._is_closed:
                 return
             self._watch_other_runs(outlook.snapshot)
+            self._watch_nodes(outlook.snapshot)
             if not self._wait(outlook, deadline):
                 return
             outlook = self._turn(deadline)
@@ -188,9 +203,10 @@ class Reconciler:
         """A turn; an API server that is away for a while, or has not read its roles yet, is waited for."""
         patience = time.monotonic() + PATIENCE_S
         self._again_at = None
+        self._has_notice = False
         while True:
             try:
-                outlook = turn_or_look(self.client, self.run, self._may_act)
+                outlook = turn_or_look(self.client, self.run, self._may_act, self._leaving)
                 self._refusals.note_answer()
                 return outlook
             except (Unreachable, Forbidden) as error:
@@ -229,6 +245,23 @@ class Reconciler:
             self._gate.close()
             self._gate = None
 
+    def _watch_nodes(self, snapshot: RunSnapshot) -> None:
+        """While the run runs, notices of termination of its nodes concern it. Who may not watch nodes goes without."""
+        pods = snapshot.pods_of(snapshot.state.attempt) if snapshot.state.phase == "running" else ()
+        hosts = sorted({pod.host for pod in pods if pod.host and pod.end is None})
+        labels = f"{HOSTNAME} in ({','.join(hosts)})"
+        if self._nodes is not None and self._watched_nodes != labels:
+            self._nodes.close()
+            self._nodes = None
+        if self._nodes is None and 0 < len(hosts) <= MOST_WATCHED and self._may_act(snapshot.record):
+            self._watched_nodes = labels
+            self._nodes = Reflector(self.client, NODE, labels=labels, into=WatchedNode, on_change=self._on_node)
+
+    def _on_node(self, change: Change[Any]) -> None:
+        if self._leaving.note(change.object, is_gone=change.type == "DELETED"):
+            self._has_notice = True
+            self._wake.set()
+
     def _on_other_run(self, change: Change[Any]) -> None:
         if change.type == "DELETED":
             self._wake.set()
@@ -260,7 +293,11 @@ class Reconciler:
 
     def _is_due(self) -> bool:
         """Whether a turn would do something, as far as the watches show."""
-        if self._gate is not None or not all(reflector.is_synced for reflector in self._reflectors.values()):
+        if (
+            self._has_notice
+            or self._gate is not None
+            or not all(reflector.is_synced for reflector in self._reflectors.values())
+        ):
             return True
         bodies = list(self._reflectors["record"].items.values())
         if not bodies:

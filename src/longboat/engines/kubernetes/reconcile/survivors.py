@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 from longboat.core.first_failure import NEVER_STARTED
 from longboat.core.jobs import Value
+from longboat.engines.kubernetes.gate.departure import asks_to_save, is_due
 from longboat.engines.kubernetes.gate.resizing import writer_to_ask
 from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reachable
 from longboat.engines.kubernetes.observe.progress import awaited_members
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
-from longboat.engines.kubernetes.reconcile.actions import Action, EndForSize, Resize
+from longboat.engines.kubernetes.reconcile.actions import Action, AskToSave, EndForSize, Resize
 from longboat.engines.kubernetes.records import expected_nodes
 
 SETTLING_S = 5.0
@@ -32,7 +33,7 @@ TELL_S = 30.0
 
 
 TOLD_AGAIN_S = 5.0
-"""A launcher that could not be told to end for another size is told again after so long."""
+"""A launcher that could not be told to end for another size, or to ask for a checkpoint, is told again then."""
 
 
 class SurvivorDeadline(Value, frozen=True):
@@ -118,8 +119,11 @@ def size_actions(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...],
         left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None] if now >= due else []
         ends = tuple(EndForSize(pod=pod.name, grace_s=grace_s) for pod in pods_to_stop(left, snapshot))
         return ends, max(due, now + TOLD_AGAIN_S)
+    if asks_to_save(snapshot):
+        left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None]
+        return tuple(AskToSave(pod=pod.name) for pod in pods_to_stop(left, snapshot)), now + TOLD_AGAIN_S
     pod, size = writer_to_ask(snapshot), state.wanted
-    waits = snapshot.record.job.grow != "now"
+    waits = not is_due(state, now) if state.departure is not None else snapshot.record.job.grow != "now"
     return (() if pod is None or size is None else (Resize(pod=pod, size=size, waits=waits),)), None
 
 

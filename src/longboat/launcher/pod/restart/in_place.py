@@ -41,7 +41,7 @@ LEAST_LEFT_S = 1.0  # of the run's time: a timeout of 0 would be none
 POD_FOLDER, SHARED_MEMORY = "/longboat/node", "/dev/shm"
 """Only in a pod the shared memory is the node's own."""
 _MOVED = ("outcome.json", "verdict.json", "ready.json", "beat.json", "stall.json", "metrics.jsonl", "steps")
-_REMOVED = ("stop", "ending.json")
+_REMOVED = ("stop", "save", "ending.json")
 _ATTEMPT = "LONGBOAT_ATTEMPT"
 
 
