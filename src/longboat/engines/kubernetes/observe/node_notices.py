@@ -9,12 +9,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from longboat.core.jobs import Value
-from longboat.fitting.model.nodes import REFUSING, taints_of
+from longboat.fitting.model.nodes import HOSTNAME, REFUSING, taints_of
 
 LEAVING = "longboat.dev/leaving"
 """Taint of a node whose machine a provider of Longboat's autoscaler is told to take back."""
-LEAST_S = 30.0  # between notice and end: of Google's and Azure's spot machines
+LEAST_S = 30.0
+"""Between notice and end of spot machines, because Google and Azure promise no more."""
 AWS_LEAST_S = 120.0
+"""The same for AWS, because it tells two minutes before."""
 NOTICES: dict[str, float | None] = {
     "aws-node-termination-handler/rebalance-recommendation": None,  # the machine may as well stay
     "aws-node-termination-handler/": AWS_LEAST_S,
@@ -41,6 +43,11 @@ def notice_of(node: Mapping[str, Any]) -> TerminationNotice | None:
         if least != -1.0 and taint.effect in REFUSING:
             return TerminationNotice(taint=taint.key, least_s=least)
     return None
+
+
+def selector_of(names: Collection[str]) -> str:
+    """A label selector for these nodes: their names are those of their hosts, with next to all kubelets."""
+    return f"{HOSTNAME} in ({','.join(names)})"
 
 
 class LeavingNodes:

@@ -21,7 +21,7 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
-from longboat.engines.kubernetes.observe.node_notices import LeavingNodes
+from longboat.engines.kubernetes.observe.node_notices import LeavingNodes, selector_of
 from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.actions import Action, Decision
@@ -33,7 +33,6 @@ from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record, at_present
 from longboat.engines.kubernetes.slim_objects import UNFINISHED, WatchedNode
 from longboat.engines.shared.retry_policy import describe
-from longboat.fitting.model.nodes import HOSTNAME
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Conflict, Forbidden, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD, Kind
@@ -249,7 +248,7 @@ class Reconciler:
         """While the run runs, notices of termination of its nodes concern it. Who may not watch nodes goes without."""
         pods = snapshot.pods_of(snapshot.state.attempt) if snapshot.state.phase == "running" else ()
         hosts = sorted({pod.host for pod in pods if pod.host and pod.end is None})
-        labels = f"{HOSTNAME} in ({','.join(hosts)})"
+        labels = selector_of(hosts)
         if self._nodes is not None and self._watched_nodes != labels:
             self._nodes.close()
             self._nodes = None
