@@ -16,8 +16,8 @@ from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import NodeDeparture, State
 
 CLOSING_S = 5.0
-"""Besides the grace of its ranks a gang needs so long to end, because the stop goes over the line, and the last lines and
-the verdict are written before its pods are over."""
+"""Besides the grace of its ranks a gang needs so long to end, because the stop goes over the line, and the last lines
+and the verdict are written before its pods are over."""
 MOST_NAMED = 3  # nodes, and taints: it is one line of a status
 
 
