@@ -198,21 +198,17 @@ class NodeLauncher:
             self._hung(None)
         elif number == signal.SIGUSR2:
             reason, grace_s = end_request(self.plan, "ending.json", "failure")
-            if reason == "save":
-                self._save()
-            else:
+            if reason != "save":
                 self._end(reason, grace_s)
+            elif self._membership is not None:
+                self._membership.tell({"is": "save"})
+            elif self.state.ranks and not self.state.is_over:
+                self.state.save()
         elif self._membership is not None:
             self._is_terminated = True
             self._end_in_gang(*end_request(self.plan, TOLD, "evicted"))
         else:
             self._end("stop", self.plan.grace_s)
-
-    def _save(self) -> None:
-        if self._membership is not None:
-            self._membership.tell({"is": "save"})
-        elif self.state.ranks and not self.state.is_over:
-            self.state.save()
 
     def _end(self, reason: str, grace_s: float) -> None:
         state = self.state
