@@ -14,6 +14,7 @@ from longboat.autoscaler.scale_up.demand import demand_of
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
 from longboat.autoscaler.scale_up.scale_up import grow
+from longboat.autoscaler.scale_up.using_min import using_min
 
 
 def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) -> ScalingPlan:
@@ -23,8 +24,12 @@ def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) 
     daemons = daemons_by_pool(snapshot, machines, pods)
     offers = offers_of(snapshot.pools, machines, snapshot.failures, daemons, settings, now)
     limits = limits_left(settings.limits, machines)
-    fleets = Fleets(machines, pods, daemons, settings, snapshot.namespaces)
-    growth = grow(demand_of(snapshot, settings), fleets, offers, limits, settings, now)
+
+    def growing(offers: Mapping[str, PoolOffer]) -> tuple[ScaleUp, Fleets]:
+        fleets = Fleets(machines, pods, daemons, settings, snapshot.namespaces)
+        return grow(demand_of(snapshot, settings), fleets, offers, limits, settings, now), fleets
+
+    growth, fleets = using_min(growing, offers)
     actions, notes = ScaleDown(snapshot, fleets, growth, pods, settings, now).run()
     return ScalingPlan(
         actions=(*growth.actions, *actions),

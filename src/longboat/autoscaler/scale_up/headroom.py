@@ -25,6 +25,7 @@ class ScaleUp:
         self.bought: dict[str, int] = {}  # pool -> machines, those whose order is put off too
         self.budget: CapacityBudget  # what may still be bought
         self.fits: Fits
+        self.for_min: dict[str, int] = {}  # pool -> machines bought for its min, whoever waits
         self.soon: dict[str, str] = {}  # pool -> why its idle machines would soon be bought again
 
 
@@ -83,7 +84,9 @@ class Headroom:
         # Those with our cordon are on their way out unless it is lifted.
         staying = sum(1 for machine in machines if machine.cordon != "ours" or machine.name in lifted)
         short = offer.pool.min - self.pools[offer.name].count - staying
-        return self._add(offer, short - self._uncordon(machines, short, reason), reason)
+        groups = self._add(offer, short - self._uncordon(machines, short, reason), reason)
+        self.growth.for_min.update({group.pool: group.count for group in groups})
+        return groups
 
     def _spare(self, offer: PoolOffer, machines: list[Machine]) -> list[MachineGroup]:
         """Empty machines of a pool in use; those bought for min or over_provision are among them."""
