@@ -1,6 +1,9 @@
 """From a failure to the first step after it, four nodes: in place, one pod replaced, new pods, JobSet, torchrun.
 
-python bench/restarts.py
+python bench/restarts.py [--results FILE] [--rounds N] [--until SECONDS] [--without PART]...
+
+Parts are in-place, new-pods, jobset and torchrun, which is left out where it is not installed: so does a bare machine
+with a cache of the test cluster (`python -m testbed pack --profile jobset`).
 
 A rank is plain Python that notes the time of each step, so the framework's own start-up is that of one interpreter. The
 time counts until all four ranks have made their first step again. The pods share this machine; their image is there.
@@ -8,8 +11,10 @@ time counts until all four ranks have made their first step again. The pods shar
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -25,9 +30,10 @@ import grounds
 NODES = 4
 ROUNDS = 2
 LONGEST_S = 330.0
-"""No further round begins after that: on a busy machine one has to do."""
+"""No further case begins after that, of any round but the first: on a busy machine one has to do."""
 PATIENCE_S = 180.0
-FAILED, GONE = "SIGKILL of a rank", "a pod is deleted"
+LONGBOAT = (sys.executable, "-m", "longboat")
+FAILED, KILLED, GONE = "SIGKILL of a rank", "SIGKILL of a whole container", "a pod is deleted"
 SCRIPT = """
 import json, os, signal, sys, time
 rank, book = os.environ["RANK"], os.environ["BOOK"]
@@ -74,6 +80,25 @@ class Book:
             time.sleep(0.02)
         return max(self.first_steps(since))
 
+    def kill_container(self) -> float:
+        """The nodes share this machine: the first process of a container is an ancestor of its rank."""
+        (rank,) = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_rank_1(pid)]
+        first = rank
+        while namespace_of(parent_of(first)) == namespace_of(rank):
+            first = parent_of(first)
+        now = time.time()
+        os.kill(first, signal.SIGKILL)
+        return now
+
+    def _is_rank_1(self, pid: int) -> bool:
+        try:
+            variables = set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        is_here = f"BENCH_BOOK={self.folder}".encode() in variables
+        return is_here and b"RANK=1" in variables and words[0].rpartition(b"/")[2].startswith(b"python")
+
     def kill(self) -> float:
         (self.folder / "kill").touch()
         until = time.monotonic() + PATIENCE_S
@@ -87,26 +112,46 @@ class Book:
         (self.folder / "end").touch()
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def namespace_of(pid: int) -> str:
+    return os.readlink(f"/proc/{pid}/ns/pid")
+
+
 Start = Callable[[grounds.Ground, Book], Any]
 
 
-def measure() -> dict[str, float]:
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=None, help="write them as JSON, also after each case")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--until", type=float, default=LONGEST_S, metavar="SECONDS", help="no further case after that")
+    parser.add_argument("--without", action="append", default=[], choices=sorted({part for _, part, _, _ in CASES}))
+    return parser.parse_args(words)
+
+
+def measure(options: argparse.Namespace | None = None) -> dict[str, float]:
+    options = options or parse([])
     taken: dict[str, list[float]] = {}
     with grounds.cluster("bench-restarts", "--profile", "jobset") as ground:
         ground.set(image=grounds.PYTHON_IMAGE, allow_host_paths=True)
-        until = time.monotonic() + LONGEST_S
-        for number in range(ROUNDS):
-            if number and time.monotonic() > until:
-                break
-            for name, start, event in CASES:
+        until = time.monotonic() + options.until
+        for number in range(options.rounds):
+            for name, part, start, event in CASES:
+                if part in options.without or (number and time.monotonic() > until):
+                    continue
                 book = Book(ground.folder / f"book-{len(taken)}-{number}-{len(name)}-{time.monotonic_ns()}")
                 with start(ground, book) as take_away:
                     book.until_all_step(0.0)
-                    since = book.kill() if event == FAILED else take_away()
+                    since = {FAILED: book.kill, KILLED: book.kill_container, GONE: take_away}[event]()
                     seconds = book.until_all_step(since) - since
                     book.end()
                 print(f"{event}: {name}: {seconds:.2f} s", file=sys.stderr, flush=True)
                 taken.setdefault(f"{event}: {name}/until all step again, s", []).append(seconds)
+                if options.results:
+                    options.results.write_text(json.dumps(taken, indent=2) + "\n")
     return {name: statistics.median(values) for name, values in taken.items()}
 
 
@@ -117,13 +162,13 @@ def of_longboat(ground: grounds.Ground, book: Book, restart: str) -> Iterator[Ca
         "run": "python train.py",
         "nodes": NODES,
         "grace": "1s",
-        "env": {"BOOK": "/book"},
+        "env": {"BOOK": "/book", "BENCH_BOOK": str(book.folder)},
         "volumes": {"/book": {"path": str(book.folder)}},
         "retries": {"count": 2, "backoff": "0s", "restart": restart},
     }
     (book.folder / "job.yaml").write_text(json.dumps(job))
     run = subprocess.Popen(
-        [grounds.longboat(), "run", "-q", "job.yaml"],
+        [*LONGBOAT, "run", "-q", "job.yaml"],
         cwd=book.folder,
         env=ground.environment,
         stdout=subprocess.DEVNULL,
@@ -135,7 +180,7 @@ def of_longboat(ground: grounds.Ground, book: Book, restart: str) -> Iterator[Ca
     finally:
         if run.poll() is None:
             run.kill()
-    subprocess.run([grounds.longboat(), "rm", "--all", "--yes"], env=ground.environment, stdout=subprocess.DEVNULL)
+    subprocess.run([*LONGBOAT, "rm", "--all", "--yes"], env=ground.environment, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
@@ -157,7 +202,7 @@ def jobset(book: Book) -> dict[str, Any]:
         "imagePullPolicy": "IfNotPresent",
         # Not as process 1 of its container, which no signal of its own can kill.
         "command": ["sh", "-c", "RANK=$JOB_COMPLETION_INDEX python3 /book/train.py; exit $?"],
-        "env": [{"name": "BOOK", "value": "/book"}],
+        "env": [{"name": "BOOK", "value": "/book"}, {"name": "BENCH_BOOK", "value": str(book.folder)}],
         "volumeMounts": [{"name": "book", "mountPath": "/book"}],
     }
     pod = {
@@ -243,16 +288,19 @@ def delete_pod(ground: grounds.Ground, labels: str) -> float:
     return now
 
 
-CASES: tuple[tuple[str, Start, str], ...] = (
-    ("Longboat, in place", in_place, FAILED),
-    ("Longboat, new pods", new_pods, FAILED),
-    ("JobSet", jobsets_own, FAILED),
-    ("torchrun --max-restarts (no pods)", torchrun, FAILED),
-    ("Longboat, the pod replaced", in_place, GONE),
-    ("Longboat, new pods", new_pods, GONE),
-    ("JobSet", jobsets_own, GONE),
+CASES: tuple[tuple[str, str, Start, str], ...] = (
+    ("Longboat, in place", "in-place", in_place, FAILED),
+    ("Longboat, new pods", "new-pods", new_pods, FAILED),
+    ("JobSet", "jobset", jobsets_own, FAILED),
+    ("torchrun --max-restarts (no pods)", "torchrun", torchrun, FAILED),
+    ("Longboat, the pod replaced", "in-place", in_place, KILLED),
+    ("Longboat, new pods", "new-pods", new_pods, KILLED),
+    ("JobSet", "jobset", jobsets_own, KILLED),
+    ("Longboat, the pod replaced", "in-place", in_place, GONE),
+    ("Longboat, new pods", "new-pods", new_pods, GONE),
+    ("JobSet", "jobset", jobsets_own, GONE),
 )
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), indent=2))
+    print(json.dumps(measure(parse()), indent=2))
