@@ -15,8 +15,12 @@ from storm_trainer import Witness
 class Aftermath:
     """One ended run: what the engine says of it, what its ranks noted."""
 
-    def __init__(self, episode: Episode, witness: Witness, status: RunStatus, fallen: Sequence[str]) -> None:
+    def __init__(
+        self, episode: Episode, witness: Witness, status: RunStatus, fallen: Sequence[str], *, keeps_dead: bool = True
+    ) -> None:
+        """`keeps_dead`: whether there is a log of a node whose launcher was killed, whatever befell its pod."""
         self.episode, self.witness, self.status, self.fallen = episode, witness, status, list(fallen)
+        self.keeps_dead = keeps_dead
 
     def complaints(self, lines: Sequence[LogLine], checkpoints: Path) -> list[str]:
         by_model = self.wild() if self.episode.is_wild else self.exact()
@@ -96,9 +100,18 @@ class Aftermath:
             ]
             steps = [int(text.split()[1]) for text in data if text.startswith("line ") and text.endswith("\n")]
             printed = self.witness.printed(attempt, rank)
+            if not steps and not self.keeps_dead and self.has_lost_launcher(attempt, rank):
+                continue
             if steps[: len(printed)] != printed or len(steps) > len(printed) + 1 or steps != sorted(set(steps)):
                 complaints.append(f"rank {rank} of attempt {attempt} printed {printed}, its log has {steps}")
         return complaints
+
+    def has_lost_launcher(self, attempt: int, rank: int) -> bool:
+        node = rank // self.episode.procs
+        blows = [blow for blow in self.episode.blows if blow.kind in ("launcher", "any")]
+        return any(blow.attempt == attempt and blow.at // self.episode.procs == node for blow in blows) or (
+            self.episode.is_wild and bool(blows)
+        )
 
     def damaged(self, checkpoints: Path) -> list[str]:
         complaints = []

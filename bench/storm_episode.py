@@ -12,17 +12,19 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from longboat.core.errors import LongboatError
-from longboat.core.runs import LogQuery, RunStatus
+from longboat.core.runs import LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Engine
 from storm_checks import Aftermath, steps_that_fell
 from storm_plan import Blow, Episode, takes_pods
 from storm_trainer import TRAINER, NeverHappened, Witness, job_of, until
 
 COMMAND_S = 240.0
+SAYS_LACK = (b"may lack its end", b"cannot be read from")
+"""Words of a follower that names a node whose log it cannot have."""
 
 
 def processes(name: str, value: str) -> list[int]:
@@ -57,6 +59,8 @@ class PlayedEpisode(ABC):
 
     engine: Engine
     run_name = "train"
+    keeps_dead = True
+    """Whether there is a log of a node whose launcher was killed: not if its pod goes while nobody can reach it."""
 
     def __init__(self, episode: Episode, folder: Path, command_s: float) -> None:
         self.episode, self.folder, self.command_s = episode, folder, command_s
@@ -218,18 +222,32 @@ class PlayedEpisode(ABC):
         if waited.returncode != status.exit_code:
             self.complaints.append(f"wait returned {waited.returncode}, the run has {status.exit_code}")
         lines = list(self.engine.logs(self.run_name, LogQuery()))
-        after = Aftermath(self.episode, self.witness, status, self.fallen)
+        after = Aftermath(self.episode, self.witness, status, self.fallen, keeps_dead=self.keeps_dead)
         self.complaints += after.complaints(lines, self.checkpoints(status))
         self.complaints += steps_that_fell(self.seen)
         if follower is not None:
-            out, _ = follower.communicate(timeout=COMMAND_S)
-            shown = sorted(line.rpartition(b"line ")[2] for line in out.splitlines() if b"line " in line)
-            kept = sorted(line.data.strip().rpartition(b"line ")[2] for line in lines if line.data.startswith(b"line "))
-            if shown != kept and not takes_pods(self.episode):
-                self.complaints.append(f"`logs -f` showed {len(shown)} lines, {len(kept)} are kept")
+            self.check_follower(follower, lines)
+        if self.complaints:
+            self.keep()
         self.check_listed("at the end")
         self.check_place(status)
         self.remove()
+
+    def check_follower(self, follower: subprocess.Popen[bytes], lines: Sequence[LogLine]) -> None:
+        """It shows each line once, and all that are kept unless it says which it cannot have."""
+        out, err = follower.communicate(timeout=COMMAND_S)
+        shown = Counter(line.rpartition(b"line ")[2] for line in out.splitlines() if b"line " in line)
+        data = (line.data.strip() for line in lines)
+        kept = Counter(text.rpartition(b"line ")[2] for text in data if text.startswith(b"line "))
+        is_told = any(words in err for words in SAYS_LACK) or (not self.keeps_dead and kept <= shown)
+        if shown != kept and not takes_pods(self.episode) and not is_told:
+            counts = f"{shown.total()} lines, {kept.total()} are kept"
+            said = err.decode(errors="replace")[-600:]
+            self.complaints.append(f"`logs -f` showed {counts}; it returned {follower.returncode} and said {said!r}")
+
+    @abstractmethod
+    def keep(self) -> None:
+        """Of an episode that went wrong, what `rm` would take away."""
 
     def checkpoints(self, status: RunStatus) -> Path:
         return Path(status.checkpoint_dir or "/nowhere")

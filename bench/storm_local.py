@@ -69,6 +69,9 @@ class LocalEpisode(PlayedEpisode):
         paths = [path.relative_to(self.home) for path in self.home.rglob("*")]
         return [str(path) for path in paths if path.parts[0] not in SHARED and str(path) not in EMPTY]
 
+    def keep(self) -> None:
+        """The home stays."""
+
     def end_all(self) -> None:
         """Nothing of an episode that went wrong may go on."""
         for pid in self.supervisors():

@@ -101,7 +101,19 @@ class Town:
             else:
                 part = "node-1-kubelet" if kind == "kubelet" else kind
                 faults.kill(self.cluster, part)
+                self._start(part)
+
+    def _start(self, part: str) -> None:
+        """Without it no other episode would go on."""
+        from testbed import faults
+
+        for is_last in (False, True):
+            try:
                 faults.start(self.cluster, part)
+                return
+            except TestbedError:
+                if is_last:
+                    raise
 
     def close(self) -> None:
         self.controller.kill()
@@ -135,6 +147,8 @@ def emptiest() -> Iterator[Town]:
 
 
 class PodEpisode(PlayedEpisode):
+    keeps_dead = False
+
     def __init__(self, episode: Episode, folder: Path, command_s: float, town: Town) -> None:
         super().__init__(episode, folder, command_s)
         self.town = town
@@ -191,7 +205,8 @@ class PodEpisode(PlayedEpisode):
             return bool(answers)
 
         until(ask, "the status can be read")
-        self.seen.append((answers[0].attempt, answers[0].step))
+        if not answers[0].is_final:  # its last step may be one of an earlier attempt: a killed launcher leaves no word
+            self.seen.append((answers[0].attempt, answers[0].step))
         return answers[0]
 
     def rank_pid(self, attempt: int, rank: int) -> int | None:
@@ -254,13 +269,16 @@ class PodEpisode(PlayedEpisode):
         return [*(f"{kind} {name}" for kind, name in objects if (kind, name) not in KEPT | gate), *files]
 
     def keep(self) -> None:
-        """Of an episode that went wrong: what the cluster has of it, and the end of the controller's log."""
+        """What the cluster has of the run, its storage, and the controller's log."""
+        kept = self.folder / "kept"
+        kept.mkdir(exist_ok=True)
         for kind in SHOWN:
             answer = self.calm(lambda kind=kind: self.engine.client.list(kind))
             bodies = [] if answer is None else answer.items
-            (self.folder / f"{kind.plural}.json").write_text(json.dumps(bodies, indent=1))
-        with contextlib.suppress(OSError):
-            shutil.copy(self.town.ground.folder / "controller.log", self.folder)
+            (kept / f"{kind.plural}.json").write_text(json.dumps(bodies, indent=1))
+        with contextlib.suppress(OSError, shutil.Error):
+            shutil.copytree(self.storage, kept / "storage", dirs_exist_ok=True)
+            shutil.copy(self.town.ground.folder / "controller.log", kept)
 
     def end_all(self) -> None:
         with contextlib.suppress(LongboatError):
@@ -294,7 +312,5 @@ def play(episode: Episode, folder: Path, command_s: float) -> tuple[Counter[str]
         except NeverHappened as error:
             played.complaints.append(str(error))
         finally:
-            if played.complaints:
-                played.keep()
             played.end_all()
         return played.kills, played.complaints

@@ -8,6 +8,7 @@ image pulls (`registry`).
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import signal
@@ -107,9 +108,17 @@ def start(cluster: Cluster, name: str) -> Process:
     if processes.is_alive(process):
         raise TestbedError(f"{process.name} of {cluster.name!r} runs already")
     programs = binaries.find(profiles.combine(cluster.profiles).targets)
+    until_port_is_free(cluster, process.name)
     started = start_again(cluster, programs, process.name)
     controlplane.wait_running(f"{process.name} works", works(cluster, programs, started), [started], READY_S)
     return started
+
+
+def until_port_is_free(cluster: Cluster, name: str) -> None:
+    """The first thread of a process that was killed may be gone while others still hold its port."""
+    port, holder = cluster.ports.get(name), holder_of(cluster, node.name_of(0))
+    if port is not None:
+        processes.wait_until(lambda: not processes.is_listening(holder or os.getpid(), port), READY_S)
 
 
 def restart(cluster: Cluster, name: str) -> Process:

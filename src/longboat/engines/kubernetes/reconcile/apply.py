@@ -191,8 +191,12 @@ def ask_to_save(client: Client, snapshot: RunSnapshot, action: AskToSave) -> Sta
 
 
 def tell_stop(client: Client, snapshot: RunSnapshot, action: SendStop) -> None:
-    """Through its launcher; where that cannot be reached, its pod is deleted with its grace, for node 0 all pods."""
+    """Through its launcher; where that cannot be reached, its pod is deleted with its grace, for node 0 all pods.
+
+    A launcher that lost node 0 looks for it for seconds after its ranks have ended, and keeps their log only then.
+    """
     from longboat.engines.kubernetes.exec.launcher_calls import tell
+    from longboat.engines.kubernetes.manifests.pod_template import AFTER_GRACE_S
 
     if tell(client, action.pod, "stop", f"{action.grace_s:g}"):
         return
@@ -201,7 +205,7 @@ def tell_stop(client: Client, snapshot: RunSnapshot, action: SendStop) -> None:
     is_first = any(pod.name == action.pod and pod.node == first for pod in pods)
     for pod in pods:
         if pod.end is None and not pod.is_forced and (is_first or pod.name == action.pod):
-            client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)
+            client.delete(POD, pod.name, grace_s=round(action.grace_s) + AFTER_GRACE_S, uid=pod.uid)
 
 
 def remove_attempt(client: Client, snapshot: RunSnapshot, action: DeleteWorkloads) -> None:
