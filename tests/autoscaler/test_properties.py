@@ -70,6 +70,17 @@ def test_no_machine_is_replaced_while_the_pools_spare_one_is_not_ready() -> None
     drive(world, script, 60)
 
 
+def test_a_machine_that_pods_are_moved_to_is_no_spare_one() -> None:
+    """Two cheap machines are idle; a service goes to one of them, so the other stays as the spare one."""
+    script = [
+        (10, Work(name="", nodes=2, gpus=1, lasts=3000.0)),
+        (7, Work(name="", gpus=1, is_service=True)),
+        (8, Work(name="", gpus=8, lasts=60.0, is_service=True)),
+    ]
+    world = World(POOLS, AutoscalerSettings(idle_s=0.0, spare=1, over_provision=1), fails=[], refuses=[])
+    drive(world, script, 60)
+
+
 @settings(max_examples=60, deadline=None)
 @given(arrivals, choices, st.lists(st.booleans(), max_size=4), st.lists(st.booleans(), max_size=4))
 def test_any_history_keeps_the_rules(

@@ -90,7 +90,6 @@ class World:
         self.last_backoff = 0.0  # the end of one
         self.deleted: dict[str, float] = {}
         self.evicted: list[str] = []
-        self.last_move = 0.0  # of an eviction
         self.plans: list[ScalingPlan] = []
 
     def come(self, work: Work) -> None:
@@ -178,11 +177,7 @@ class World:
             deleted = self.deleted.get(pool.name)
             window = self.settings.idle_s if self.last_backoff >= (deleted or 0.0) else 3600.0
             is_flap = deleted is not None and self.last_event < deleted and self.now - deleted < window
-            # A spare machine that an evicted pod moves to is made good: not seen coming when the one too many went.
-            is_refilled = action.reason.endswith(" spare") and self.last_move > (deleted or 0.0)
-            assert not is_flap or is_refilled, (
-                f"{pool.name}: a machine was deleted at {deleted} and is bought again at {self.now}"
-            )
+            assert not is_flap, f"{pool.name}: a machine was deleted at {deleted} and is bought again at {self.now}"
             self.count += 1
             name = f"{pool.name}-{self.count}"
             never = self.now + 10**9
@@ -196,7 +191,6 @@ class World:
                 assert self.work[name][0].is_service, f"{pod} is a training and was evicted"
                 del self.on[pod]
                 self.evicted.append(pod)
-                self.last_move = self.now
 
     def delete(self, node: str) -> None:
         here = [pod for pod, (where, _, _) in self.on.items() if where == node]

@@ -55,11 +55,14 @@ class ScaleDownState:
         return Counter(machine.pool.name for machine in booting if machine.pool is not None)
 
     def idle_count(self, pool: str) -> int:
-        """Ready machines of the pool that are idle and in no demand; booting ones do not count, they may yet fail."""
+        """Ready machines of the pool that are idle and in no demand; booting ones do not count, they may yet fail.
+
+        One that pods are about to be moved to is not idle for long.
+        """
         count = 0
         for machine in self.machines:
             if machine.pool is not None and machine.pool.name == pool and machine.is_usable:
-                if machine.condition == "ready":
+                if machine.condition == "ready" and machine.name not in self.reserved:
                     count += not has_work(self.fleets.ready.states[machine.name])
         return count
 
