@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from longboat.autoscaler.act.actuator import Actuator
 from longboat.autoscaler.act.idle_marks import UnwrittenMarks
 from longboat.autoscaler.decide.decide import decide
-from longboat.autoscaler.model.config import AutoscalerConfig
+from longboat.autoscaler.model.config import LONGEST_LEAST_S, AutoscalerConfig
 from longboat.autoscaler.model.turn import ActionResult, LoopTurn, TurnListener
 from longboat.autoscaler.observe.observe import observe
 from longboat.autoscaler.observe.orders import OrdersChanged, OrderStore, orphans
@@ -58,15 +58,17 @@ class AutoscalerLoop:
                     if not is_synced:
                         watcher.sync(PATIENCE_S)
                         is_synced = True
-                    wait_s = self._wait_s(self.turn())
+                    turn = self.turn()
+                    wait_s = self._wait_s(turn)
+                    least_s = max(self.config.pace.least_s, min(turn.total_s, LONGEST_LEAST_S))
                     pause = 0.0
                 except OrdersChanged:
-                    wait_s = 0.0  # another has written: what it wrote is read at once
+                    wait_s = least_s = 0.0  # another has written: what it wrote is read at once
                 except Exception as error:  # what nobody foresaw in one object must not end the work for all others
                     known = isinstance(error, LongboatError)
                     self._tell_failure(str(error) if known else f"{type(error).__name__}: {error}")
-                    pause = wait_s = min(PATIENCE_S, max(self.config.pace.least_s, pause * 2, 0.5))
-                self._rest(ending, wait_s)
+                    pause = wait_s = least_s = min(PATIENCE_S, max(self.config.pace.least_s, pause * 2, 0.5))
+                self._rest(ending, wait_s, least_s)
         finally:
             watcher.close()
 
@@ -77,12 +79,14 @@ class AutoscalerLoop:
         ahead = turn.plan.next_s
         return pace.interval_s if ahead is None else min(pace.interval_s, max(ahead, 0.0) + 0.05)
 
-    def _rest(self, ending: threading.Event, wait_s: float) -> None:
+    def _rest(self, ending: threading.Event, wait_s: float, least_s: float) -> None:
+        """Until something has changed and its like have come, or the time is up."""
         assert self._watcher is not None
-        ending.wait(min(self.config.pace.least_s, max(wait_s, 0.05)))
-        until = time.monotonic() + wait_s - self.config.pace.least_s
+        ending.wait(min(least_s, max(wait_s, 0.05)))
+        until = time.monotonic() + wait_s - least_s
         while not ending.is_set() and self._may_work() and time.monotonic() < until:
             if self._watcher.wait(min(1.0, max(until - time.monotonic(), 0.01))):
+                self._watcher.gather(self.config.pace.quiet_s, self.config.pace.gather_s)
                 return
 
     def turn(self) -> LoopTurn:

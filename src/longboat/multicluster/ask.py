@@ -52,6 +52,24 @@ def ask_each(places: Sequence[NamedEngine], question: Callable[[NamedEngine], T]
     return answers
 
 
+def answers_of(
+    places: Sequence[NamedEngine], question: Callable[[NamedEngine], T], tell: Callable[[str, LongboatError], None]
+) -> list[tuple[NamedEngine, T]]:
+    """The answers of those that gave one; `tell` gets the others' names and errors. Raises the first if none did."""
+    answered: list[tuple[NamedEngine, T]] = []
+    silent: list[tuple[NamedEngine, LongboatError]] = []
+    for place, answer in zip(places, ask_each(places, question)):
+        if isinstance(answer, LongboatError):
+            silent.append((place, answer))
+        else:
+            answered.append((place, answer))
+    if silent and not answered:
+        raise silent[0][1]
+    for place, error in silent:
+        tell(place.name, error)
+    return answered
+
+
 def ask_outlooks(places: Sequence[NamedEngine], submission: Submission) -> list[AskedPlace]:
     answers = ask_each(places, lambda place: outlook_at(place, submission))
     return [

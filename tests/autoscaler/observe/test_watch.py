@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,3 +82,29 @@ def test_a_pod_group_waits_until_its_pods_exist(
         stage.client.create(pod(stage, "p-2"))
         wait_for("all run", lambda: len(stage.pods("Running")) == 3)
     assert sum(result.action.count for result in told.results("grow")) == 3
+
+
+def test_changes_that_come_together_are_gathered(stage: Stage) -> None:
+    """Until nothing has changed for a while; what never ends changing is not waited for."""
+    watcher = watch.ClusterWatcher(stage.client)
+    ending = threading.Event()
+    try:
+        watcher.sync()
+
+        def change_on() -> None:
+            while not ending.is_set():
+                watcher.wake()
+                ending.wait(0.01)
+
+        busy = threading.Thread(target=change_on)
+        busy.start()
+        watcher.gather(quiet_s=60.0, most_s=0.3)  # ends although changes go on
+        ending.set()
+        busy.join()
+        stage.client.create(pod(stage, "p-0"))
+        assert watcher.wait(60.0)
+        watcher.gather(quiet_s=0.1, most_s=60.0)
+        assert any(body["metadata"]["name"] == "p-0" for body in watcher.objects()["Pod"])
+    finally:
+        ending.set()
+        watcher.close()

@@ -77,6 +77,15 @@ def test_a_place_that_is_away_is_named_with_its_reason(places: Longboat) -> None
     assert "no-such-host.invalid" in places("cost", "--on", "away", code=205).err
 
 
+def test_where_none_answers_nothing_was_counted(places: Longboat, tmp_path: Path) -> None:
+    """Not `no run had GPUs` and exit code 0, which a script would take for an answer."""
+    more = AWAY.replace("contexts: [", "contexts: [{name: far, context: {cluster: away}}, ")
+    (tmp_path / "kubeconfig").write_text(more)
+    for words in (("cost",), ("cost", "--by", "pool", "-o", "csv"), ("gpus",), ("gpus", "-o", "json"), ("ps",)):
+        done = places(*words, "--on", "away,far", code=205)
+        assert "no-such-host.invalid" in done.err and done.out == ""
+
+
 def test_machine_types_of_the_clouds(longboat: Longboat) -> None:
     done = longboat("gpus", "--machines", "h100", "-o", "csv")
     head, first, *_ = done.out.splitlines()

@@ -81,9 +81,9 @@ class SimulatedIam:
                 raise SimulatedRefusal(403, {"code": 403, "message": words, "status": "PERMISSION_DENIED"})
 
     def rights_of(self, project: str, account: str) -> set[str]:
-        """What a service account of the project's clusters may do; `account`: `ns/NAMESPACE/sa/NAME`."""
+        """What a service account of the project's clusters may do; `account`: its uid."""
         pool = f"projects/{NUMBER}/locations/global/workloadIdentityPools/{project}.svc.id.goog"
-        member = f"principal://iam.googleapis.com/{pool}/subject/{account}"
+        member = f"principal://iam.googleapis.com/{pool}/kubernetes.serviceaccount.uid/{account}"
         mine = [each["role"] for each in self.policy["bindings"] if member in each["members"]]
         return {permission for name in mine for permission in self.roles[name]["includedPermissions"]}
 

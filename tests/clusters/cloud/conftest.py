@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from longboat.cli.cluster import addons
+from longboat.cli.cluster.cloud import gcp
 from longboat.clouds.aws.session import AwsSession
 from longboat.clusters.addons.addon import PoolsText
 from tests.autoscaler.providers.conftest import moto, moto_url  # noqa: F401  # fixtures
 from tests.clusters.cloud import servers
 from tests.storage.realstores import Unavailable
+
+GKE_ACCOUNT = "0d1c6a0e-5c5f-4a6b-9a53-0d7a1c0b1f11"
+"""The uid of the autoscaler's service account in a cluster of which only the cloud's side is simulated."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -81,4 +85,5 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[PoolsText]:
     monkeypatch.setattr(
         addons, "install_into", lambda spec, _context, _output, who: given.append(addons.cloud_pools(spec.kind, who))
     )
+    monkeypatch.setattr(gcp, "autoscaler_account", lambda _context: GKE_ACCOUNT)
     return given

@@ -81,6 +81,21 @@ def test_what_is_neither() -> None:
         assert import_cluster(text, file="x") is None
 
 
+def test_pools_that_are_no_list_are_none_of_these() -> None:
+    for pools in ("5", "{}", "null", "text"):
+        assert import_cluster(f'{{"properties": {{"agentPoolProfiles": {pools}}}}}', file="x") is None
+
+
+def test_a_number_of_machines_that_is_none_is_told(tmp_path: Path) -> None:
+    for count, shown in (('"two"', "two"), ("-3", "-3"), ("2.5", "2.5"), ("[1]", "[1]")):
+        text = (
+            f'{{"properties": {{"agentPoolProfiles": [{{"name": "a", "count": {count}, "vmSize": "Standard_NC6"}}]}}}}'
+        )
+        imported = import_cluster(text, file="x")
+        assert imported is not None
+        assert f"agentPoolProfiles.0.count: {shown} is no number of machines; 1 is written" in imported.untranslated
+
+
 def test_pools_that_are_empty_get_one_for_aks(tmp_path: Path) -> None:
     spec, _ = load(
         '{"properties": {"agentPoolProfiles": [{"name": "a", "count": 0, "vmSize": "Standard_NC6"}]}}', tmp_path

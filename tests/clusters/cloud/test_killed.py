@@ -17,6 +17,7 @@ from longboat.clusters.addons.addon import PoolsText
 from tests.clouds.azure.simulated_aks import SimulatedAks
 from tests.clouds.gcp.simulated_gke import SimulatedGke
 from tests.clusters.cloud.azure.conftest import azure as simulated_azure
+from tests.clusters.cloud.conftest import GKE_ACCOUNT
 from tests.clusters.cloud.gcp.conftest import google as simulated_google
 
 __all__ = ["simulated_azure", "simulated_google"]
@@ -85,14 +86,13 @@ def test_on_azure(is_sent: bool, request: pytest.FixtureRequest, installed: list
 def test_on_google_cloud(is_sent: bool, request: pytest.FixtureRequest, installed: list[PoolsText]) -> None:
     google: SimulatedGke = request.getfixturevalue("simulated_google")
     add_autoscaler()
-    account = "ns/longboat-system/sa/longboat-autoscaler"
 
     def is_up() -> None:
-        assert enter(["cluster", "status"]) == 0 and len(google.rights_of("lab-1", account)) == 6
-        assert enter(["cluster", "down", "lab", "--yes"]) == 0 and google.rights_of("lab-1", account) == set()
+        assert enter(["cluster", "status"]) == 0 and len(google.rights_of("lab-1", GKE_ACCOUNT)) == 6
+        assert enter(["cluster", "down", "lab", "--yes"]) == 0 and google.rights_of("lab-1", GKE_ACCOUNT) == set()
 
     def is_gone() -> None:
-        assert google.cluster is None and google.rights_of("lab-1", account) == set()
+        assert google.cluster is None and google.rights_of("lab-1", GKE_ACCOUNT) == set()
         assert enter(["cluster", "up"]) == 0
 
     assert ended_everywhere(["up"], is_sent=is_sent, again=is_up) == 3

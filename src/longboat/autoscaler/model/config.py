@@ -13,8 +13,12 @@ from longboat.autoscaler.model.snapshot import AutoscalerSettings, FailureKind, 
 from longboat.core.jobs import Value
 
 INTERVAL_S = 10.0  # watches tell of the cluster at once; only providers' lists have to be asked for
-LEAST_S = 2.0
-"""A machine takes minutes to come, and changes come in bursts: what came meanwhile is decided together."""
+LEAST_S, LONGEST_LEAST_S = 0.5, 2.0
+"""A machine takes minutes to come: half a second between turns is lost in that. A turn that takes longer, in a large
+cluster or with a slow cloud, is followed by as long a pause, up to the second."""
+QUIET_S, GATHER_S = 0.2, 1.0
+"""Changes come in bursts: one submission is several objects, made within a few hundredths of a second each. It is
+decided when nothing has changed for the first, and after the second whatever goes on changing."""
 SETTLE_S = 15.0
 """Between cordon and deletion: a scheduler that had not seen the cordon may still bind a pod. It sees it within a
 second; binding then takes as long as the API server takes, which is counted in seconds when it is overloaded. Pods
@@ -27,6 +31,8 @@ empty lists for a minute or two; machines that are really gone are missed for th
 class LoopPace(Value, frozen=True):
     interval_s: float = INTERVAL_S  # looked at so often although nothing changes
     least_s: float = LEAST_S  # between two turns, however much changes
+    quiet_s: float = QUIET_S  # without a change, and what came before is decided together
+    gather_s: float = GATHER_S  # the longest that changes are waited for
     settle_s: float = SETTLE_S  # between cordon and deletion
     distrust_s: float = DISTRUST_S  # after a list that lost most machines at once
 

@@ -152,6 +152,12 @@ class ClusterWatcher:
         self._changed.clear()
         return is_changed
 
+    def gather(self, quiet_s: float, most_s: float) -> None:
+        """After a change: wait until no other has come for `quiet_s`, but no longer than `most_s`."""
+        until = time.monotonic() + most_s
+        while (left_s := until - time.monotonic()) > 0 and self.wait(min(quiet_s, left_s)):
+            pass
+
     def wake(self) -> None:
         self._changed.set()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from longboat import __version__
 from longboat.clusters.addons.addon import AddonInputs, AddonManifest, Object, PoolsText
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
+from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects, service_account
 from longboat.engines.kubernetes.install.controller_manifests import home_namespace
+from longboat.kubeapi.client import Client
 
 
 def make(inputs: AddonInputs) -> AddonManifest:
@@ -19,6 +20,12 @@ def make(inputs: AddonInputs) -> AddonManifest:
     if "controller" not in spec.addons:  # else the namespace comes with it
         objects = [home_namespace(), *objects]
     return AddonManifest("autoscaler", objects, __version__)
+
+
+def make_account(client: Client) -> str:
+    """The service account before all else, for a cloud that gives rights to its uid, which is this cluster's alone."""
+    client.apply(home_namespace())
+    return str(client.apply(service_account(__version__))["metadata"]["uid"])
 
 
 def with_identity(objects: list[Object], pools: PoolsText) -> list[Object]:

@@ -66,6 +66,12 @@ class _Draft:
         self.lost.append(f"{place}: {name} is not in the table of machine types; choose one, or machines: FILE adds it")
         return name
 
+    def count(self, place: str, value: Any) -> int:
+        count = _count(value)
+        if value is not None and str(value) != str(count):
+            self.lost.append(f"{place}: {_safe(str(value))[:40]} is no number of machines; {count} is written")
+        return count
+
     def result(self, source: str, file: str) -> ImportedCluster:
         lines = [f"# Translated from {source}, {_safe(file)}.\n#\n# Not translated:\n"]
         lines += [f"# - {_safe(each)}\n" for each in self.lost]
@@ -81,7 +87,7 @@ def import_cluster(text: str, *, file: str) -> ImportedCluster | None:
     if not isinstance(body, dict):
         return None
     properties = _mapping(body.get("properties"))
-    if "agentPoolProfiles" in properties:
+    if isinstance(properties.get("agentPoolProfiles"), list):
         return _acs_engine(properties, file)
     applications = _mapping(body.get("applications") or body.get("services"))
     if any("charm" in _mapping(each) for each in applications.values()):
@@ -92,13 +98,13 @@ def import_cluster(text: str, *, file: str) -> ImportedCluster | None:
 def _acs_engine(properties: Mapping[str, Any], file: str) -> ImportedCluster:
     master = _mapping(properties.get("masterProfile"))
     draft = _Draft("azure", str(master.get("dnsPrefix") or "") or "lab")
-    for number, profile in enumerate(properties.get("agentPoolProfiles") or []):
+    for number, profile in enumerate(properties["agentPoolProfiles"]):
         profile, place = _mapping(profile), f"agentPoolProfiles.{number}"
         name = re.sub(r"[^a-z0-9]", "", str(profile.get("name", "")).lower()).lstrip("0123456789")[:12]
         pool: dict[str, Any] = {
             "name": name or f"pool{number + 1}",
             "type": draft.machine(f"{place}.vmSize", str(profile.get("vmSize", ""))),
-            "count": _count(profile.get("count")),
+            "count": draft.count(f"{place}.count", profile.get("count")),
         }
         if _count(profile.get("OSDiskSizeGB"), 0) >= 20:
             pool["disk"] = f"{_count(profile['OSDiskSizeGB'])}Gi"
@@ -134,7 +140,7 @@ def _juju(applications: Mapping[str, Any], file: str) -> ImportedCluster:
         pool: dict[str, Any] = {
             "name": suggest_name(name.removeprefix("kubernetes-worker-"), fallback="workers"),
             "type": _machine(draft, name, constraints, has_gpu=has_gpu),
-            "count": _count(application.get("num_units")),
+            "count": draft.count(f"{name}.num_units", application.get("num_units")),
         }
         if match := re.fullmatch(r"([0-9]{2,5})G", constraints.get("root-disk", "")):
             pool["disk"] = f"{match[1]}Gi"

@@ -78,7 +78,11 @@ def _source(root: YamlNode, file: str) -> Literal["skypilot", "dstack"]:
         raise _refused("this looks like a Longboat job file already", file)
     if keys & skypilot.FIELDS:
         return "skypilot"
-    raise _refused("found neither a SkyPilot task (run, resources, ...) nor a dstack task (type: task)", file)
+    raise _refused(
+        "found no SkyPilot task (run, resources, ...), dstack task (type: task), acs-engine file "
+        "(properties.agentPoolProfiles) or Juju bundle (applications with charms)",
+        file,
+    )
 
 
 def _refused(message: str, file: str) -> JobError:

@@ -94,7 +94,25 @@ def test_requests_that_have_ended_do_not_pile_up(google: SimulatedGoogle) -> Non
     for number in range(MOST_ENDED + 4):
         made = provider.grow(pool, order(1, f"t{number}"))
         provider.shrink(pool, [machine.id for machine in made])
+        provider.list([pool])
     assert len(group.resizes) == MOST_ENDED + 1
+
+
+def test_what_failed_is_kept_until_it_was_told(google: SimulatedGoogle) -> None:
+    """More orders than are kept fail between two lists, as in one turn with many gangs; also over a restart."""
+    group, provider, pool = flex_pool(google)
+    group.refusal = "quota", 0
+    tokens = {f"t{number}" for number in range(MOST_ENDED + 4)}
+    for token in sorted(tokens):
+        with pytest.raises(ProviderError):
+            provider.grow(pool, order(1, token))
+    provider = google.provider()
+    with pytest.raises(ProviderError):
+        provider.grow(pool, order(1, "next"))
+    assert {refusal.token for refusal in provider.list([pool]).refusals} == tokens | {"next"}
+    with pytest.raises(ProviderError):
+        provider.grow(pool, order(1, "last"))
+    assert len(group.resizes) == MOST_ENDED + 1 and "lblast" in group.resizes
 
 
 def test_with_the_rights_of_the_role(google: SimulatedGoogle) -> None:

@@ -16,11 +16,11 @@ from longboat.clusters.addons.addon import PoolsText
 from longboat.clusters.cloud.gcp.permissions import _OBJECTS, autoscaler_role, cluster_role
 from tests.clouds.gcp.simulated_gke import SimulatedGke
 from tests.clouds.gcp.simulated_google import PROJECT
+from tests.clusters.cloud.conftest import GKE_ACCOUNT
 from tests.clusters.cloud.gcp.test_leftovers import keep_data
 from tests.clusters.cloud.gcp.test_up_down import Text, change
 
 pytestmark = pytest.mark.clouds
-ACCOUNT = "ns/longboat-system/sa/longboat-autoscaler"
 AUTOSCALER = ("addons: []", "addons: [autoscaler]\nimage: registry.example.org/longboat:1")
 KUBERNETES = {f"container.{kind}.{verb}" for kind, verbs in _OBJECTS.items() for verb in verbs}
 GKE_ONLY = {"container.clusters.getCredentials"}  # GKE shows the certificate of the API server to who has it
@@ -92,7 +92,7 @@ def test_up_gives_the_autoscaler_its_rights_and_no_more(
     change(*AUTOSCALER)
     google.policy_changes_by_others = 2
     assert say(capfd, "up")[0] == 0 and say(capfd, "status")[0] == 0
-    assert google.rights_of(PROJECT, ACCOUNT) == set(autoscaler_role("lab").permissions)
+    assert google.rights_of(PROJECT, GKE_ACCOUNT) == set(autoscaler_role("lab").permissions)
     assert google.policy["bindings"][0] == {"role": "roles/owner", "members": ["user:a@b.c"]}
     (pools,) = installed
     assert "cluster: lab" in pools.text and f"project: {PROJECT}" in pools.text and "region: us-central1" in pools.text
@@ -102,6 +102,18 @@ def test_up_gives_the_autoscaler_its_rights_and_no_more(
     assert gpu["config"]["resourceLabels"] == {"longboat-min": "0", "longboat-max": "4"} and "autoscaling" not in gpu
     code, text = say(capfd, "up")
     assert code == 0 and "nothing to do" in text
+
+
+def test_rights_are_those_of_this_clusters_account_alone(
+    google: SimulatedGke, capfd: Text, installed: list[PoolsText]
+) -> None:
+    """Not of one that has its name in another cluster; nor of the former one, after it was made anew."""
+    change(*AUTOSCALER)
+    name = "principal://iam.googleapis.com/projects/1/x/subject/ns/longboat-system/sa/longboat-autoscaler"
+    google.policy["bindings"].append({"role": ROLE, "members": [name, "user:somebody@example.org"]})
+    assert say(capfd, "up")[0] == 0
+    (members,) = [each["members"] for each in google.policy["bindings"] if each["role"] == ROLE]
+    assert len(members) == 1 and members[0].endswith(f"/kubernetes.serviceaccount.uid/{GKE_ACCOUNT}")
 
 
 def test_a_cluster_that_had_none_gets_one_and_gives_it_back(
@@ -116,7 +128,7 @@ def test_a_cluster_that_had_none_gets_one_and_gives_it_back(
     change(AUTOSCALER[1], AUTOSCALER[0])
     assert say(capfd, "up")[0] == 0 and say(capfd, "status")[0] == 0
     assert google.cluster["nodePools"][1]["autoscaling"]["totalMaxNodeCount"] == 4
-    assert say(capfd, "down", "lab", "--yes")[0] == 0 and google.rights_of(PROJECT, ACCOUNT) == set()
+    assert say(capfd, "down", "lab", "--yes")[0] == 0 and google.rights_of(PROJECT, GKE_ACCOUNT) == set()
 
 
 def test_the_command_prints_it(google: SimulatedGke, capfd: Text) -> None:

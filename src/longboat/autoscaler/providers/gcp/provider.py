@@ -56,11 +56,13 @@ class GoogleProvider:
         self._project = settings.project
         self._pools: tuple[float, tuple[NodePool, ...]] | None = None
         self._bases: dict[InstanceGroup, str] = {}
+        self._told: dict[InstanceGroup, frozenset[str]] = {}  # requests that had ended when the last list was given
 
     def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
         wanted = {pool.name for pool in pools}
         machines: list[Instance] = []
         refusals: list[Refusal] = []
+        told: dict[InstanceGroup, frozenset[str]] = {}
         for node_pool in self._node_pools():
             if node_pool.pool not in wanted or node_pool.pool is None or node_pool.is_managed:
                 continue
@@ -69,6 +71,7 @@ class GoogleProvider:
                 for group in node_pool.groups:
                     with self._errors(group.zone):
                         requests = self._resizes(group).list()
+                    told[group] = frozenset(each.token for each in requests if not each.is_waiting)
                     there += waiting_machines(requests, group.zone, there)
                     refusals += [self._refusal(node_pool.pool, each, group.zone) for each in requests if each.is_failed]
             alive = sum(machine.state != "stopping" for machine in there)
@@ -77,6 +80,7 @@ class GoogleProvider:
             for machine in there:
                 if machine.state == "failed" and machine.token:
                     refusals.append(self._refusal(node_pool.pool, machine, machine.zone))
+        self._told = told
         return ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
 
     def _refusal(self, pool: str, failed: GroupMachine | ResizeRequest, zone: str) -> Refusal:
@@ -103,7 +107,7 @@ class GoogleProvider:
         with self._errors(group.zone):
             ordered = resizes.find(request.token)
             if ordered is None:
-                resizes.order(request.token, self._names(group, request))
+                resizes.order(request.token, self._names(group, request), self._told.get(group, ()))
         for pause in LOOKS_S:
             time.sleep(pause)
             with suppress(RestFault):

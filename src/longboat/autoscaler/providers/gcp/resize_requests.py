@@ -7,7 +7,7 @@ by the order's token, and a group has a name once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from longboat.autoscaler.providers.gcp.groups import GroupMachine
@@ -18,7 +18,7 @@ from longboat.core.jobs import Value
 PREFIX = "lb"
 WAITING = ("ACCEPTED", "CREATING", "STATE_UNSPECIFIED")
 MOST_ENDED = 8
-"""As many requests that have ended are kept: Google keeps them for ever, and lists tell from them what failed."""
+"""As many requests that have ended are kept, besides those of which no list has told: Google keeps them for ever."""
 
 
 class ResizeRequest(Value, frozen=True):
@@ -69,10 +69,13 @@ def _words(request: ResizeRequest) -> str:
     return f"Google makes all machines of the order at once, and waits for room{text}"
 
 
-def outdated(requests: Sequence[ResizeRequest]) -> list[ResizeRequest]:
-    """Those that have ended, but for the newest."""
+def outdated(requests: Sequence[ResizeRequest], told: Collection[str]) -> list[ResizeRequest]:
+    """Those that have ended and of which a list has told, but for the newest. `told`: their tokens.
+
+    One that failed and was told by nobody would be an order of which the loop never hears why nothing came of it.
+    """
     ended = sorted((each for each in requests if not each.is_waiting), key=lambda each: each.created)
-    return ended[: max(len(ended) - MOST_ENDED, 0)]
+    return [each for each in ended[: max(len(ended) - MOST_ENDED, 0)] if each.token in told]
 
 
 class ResizeRequests:
@@ -89,9 +92,9 @@ class ResizeRequests:
     def find(self, token: str) -> ResizeRequest | None:
         return next((each for each in self.list() if each.token == token), None)
 
-    def order(self, token: str, names: Sequence[str]) -> None:
-        """Once for a token; makes room in the list for it."""
-        for each in outdated(self.list()):
+    def order(self, token: str, names: Sequence[str], told: Collection[str]) -> None:
+        """Once for a token; makes room in the list for it, of those that ended and were told."""
+        for each in outdated(self.list(), told):
             self._ask("DELETE", f"/{PREFIX}{each.token}")
         body = {"name": PREFIX + token, "instances": [{"name": name} for name in names]}
         try:

@@ -17,7 +17,7 @@ from longboat.cli.output.terminal import note, say
 from longboat.core.errors import LongboatError, UsageError
 from longboat.core.runs import RunStatus
 from longboat.engines.lifecycle.budgets import Budget, Period, budget_words
-from longboat.multicluster.ask import NamedEngine, ask_each
+from longboat.multicluster.ask import NamedEngine, answers_of, ask_each
 from longboat.multicluster.costs import CostRow, all_pools, grouped, names_of, total
 
 HOURS = ("asked", "held", "used", "paid", "idle")
@@ -42,15 +42,12 @@ def command(since: float, by: str, used: bool, output: str) -> int:
     now = time.time()
     period = Period(start=now - since, end=now)
     places = chosen_places(is_default_one=True)
-    answers = ask_each(places, lambda place: costs_at(place, period, by, with_use=used or place.engine.name == "local"))
-    rows: list[CostRow] = []
-    for place, answer in zip(places, answers):
-        if isinstance(answer, LongboatError):
-            if len(places) == 1:
-                raise answer
-            note(f"{place.name} is not counted: {answer.message}")
-        else:
-            rows += answer
+    answers = answers_of(
+        places,
+        lambda place: costs_at(place, period, by, with_use=used or place.engine.name == "local"),
+        lambda name, error: note(f"{name} is not counted: {error.message}"),
+    )
+    rows = [row for _, answer in answers for row in answer]
     code = show_costs(rows, by.partition("=")[0], output, is_several=len(places) > 1)
     if output == "table":
         tell_budgets(places, now)

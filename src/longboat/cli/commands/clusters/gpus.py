@@ -33,21 +33,13 @@ def command(kind: str | None, machines: bool, output: str) -> int:
 
 
 def show_stocks(kind: str | None, output: str) -> int:
-    from longboat.multicluster.ask import ask_each
+    from longboat.multicluster.ask import answers_of
     from longboat.multicluster.inventory import stocks_at
     from longboat.sdk.places import currency
 
     places = chosen_places()
-    answers = ask_each(places, stocks_at)
-    stocks, answered = [], []
-    for place, answer in zip(places, answers):
-        if isinstance(answer, LongboatError):
-            if len(places) == 1:
-                raise answer
-            note(f"{place.name} is not listed: {answer.message}")
-        else:
-            answered.append(place.name)
-            stocks += [stock for stock in answer if is_named(kind, stock.gpu)]
+    answers = answers_of(places, stocks_at, lambda name, error: note(f"{name} is not listed: {error.message}"))
+    stocks = [stock for _, answer in answers for stock in answer if is_named(kind, stock.gpu)]
     rows = [
         (
             stock.on, stock.gpu, _size(stock.memory), stock.free, stock.total, stock.largest, stock.nodes,
@@ -58,7 +50,7 @@ def show_stocks(kind: str | None, output: str) -> int:
     if output == "csv":
         return print_csv(HEAD, rows)
     if not stocks and output == "table":
-        say(f"no GPUs{f' called {kind}' if kind else ''} in: {', '.join(answered) or 'none of them answered'}")
+        say(f"no GPUs{f' called {kind}' if kind else ''} in: {', '.join(place.name for place, _ in answers)}")
         return 0
     show(stocks, output, record=plain, tables=lambda wide: print_table(HEAD, rows))
     return 0

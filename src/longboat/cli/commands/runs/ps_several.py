@@ -16,7 +16,7 @@ from longboat.core.runs import RunStatus
 
 def list_several(wanted: Callable[[RunStatus, float], bool], output: str, watch: bool) -> int:
     """Exit code 0 also where some do not answer: they are named. Where none does, the first error is raised."""
-    from longboat.multicluster.ask import NamedEngine, ask_each
+    from longboat.multicluster.ask import NamedEngine, answers_of
 
     if watch:
         raise UsageError("--watch takes one place", hint="name one of them: --on NAME")
@@ -26,18 +26,8 @@ def list_several(wanted: Callable[[RunStatus, float], bool], output: str, watch:
         runs = [run for run in place.engine.list() if wanted(run, now)]
         return list(place.engine.with_steps(runs)) if output in ("wide", "json", "yaml") else runs
 
-    answers = ask_each(places, look)
-    silent = [(place.name, answer) for place, answer in zip(places, answers) if isinstance(answer, LongboatError)]
-    if len(silent) == len(places):
-        raise silent[0][1]
-    for name, error in silent:
-        note(f"{name} is not listed: {error.message}")
-    runs = [
-        (place.name, run)
-        for place, answer in zip(places, answers)
-        if not isinstance(answer, LongboatError)
-        for run in answer
-    ]
+    answers = answers_of(places, look, lambda name, error: note(f"{name} is not listed: {error.message}"))
+    runs = [(place.name, run) for place, answer in answers for run in answer]
     runs.sort(key=lambda pair: (-pair[1].created, pair[1].name, pair[0]))
     if output == "name":
         for _, run in runs:

@@ -1,6 +1,7 @@
 """The autoscaler's rights in a project: a custom role, and its binding to the service account in the cluster.
 
-By workload identity: Google knows service accounts of GKE by namespace and name, in all clusters of the project alike.
+By workload identity. Google knows service accounts of GKE by namespace and name, in all clusters of a project alike, or
+by their uid: that is bound, so that whoever makes the same namespace in another cluster has no right.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 from longboat.clouds.gcp.errors import answer_error
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clouds.rest import Body, RestFault
-from longboat.clusters.cloud.autoscaler_identity import ACCOUNT, NAMESPACE
 from longboat.clusters.cloud.gcp.permissions import autoscaler_role
 from longboat.clusters.cloud.gcp.request import workload_pool
 from longboat.core.errors import EngineError
@@ -32,16 +32,16 @@ class GoogleAutoscalerRights:
         self._role = autoscaler_role(cluster)
         self._path = f"projects/{project}/roles/{self._role.id}"
 
-    def give(self) -> bool:
-        """False: it had them."""
+    def give(self, account_uid: str) -> bool:
+        """To this service account and no other. False: it had them."""
         changed = self._make_role()
         with _errors("see the project"):
             number = str(self._session.projects("GET", f"projects/{self._project}").get("name") or "")
         member = (
             f"principal://iam.googleapis.com/{number}/locations/global/workloadIdentityPools/"
-            f"{workload_pool(self._project)}/subject/ns/{NAMESPACE}/sa/{ACCOUNT}"
+            f"{workload_pool(self._project)}/kubernetes.serviceaccount.uid/{account_uid}"
         )
-        return self._change_policy(lambda bindings: _with_member(bindings, self._path, member)) or changed
+        return self._change_policy(lambda bindings: _bound_to(bindings, self._path, member)) or changed
 
     def take_back(self) -> None:
         """The binding, then the role: Google keeps a deleted role's name for a while, and `give` takes it up again."""
@@ -95,12 +95,12 @@ class GoogleAutoscalerRights:
         raise EngineError("the project's policy is changed by others all the time", hint="the same command again")
 
 
-def _with_member(bindings: list[Body], role: str, member: str) -> list[Body]:
-    mine = next((each for each in bindings if each.get("role") == role and not each.get("condition")), None)
-    if mine is not None and member in (mine.get("members") or ()):
+def _bound_to(bindings: list[Body], role: str, member: str) -> list[Body]:
+    """The role is the cluster's own: an account that was made anew takes the place of the former one."""
+    wanted = {"role": role, "members": [member]}
+    if wanted in bindings and sum(each.get("role") == role for each in bindings) == 1:
         return bindings
-    members = [*((mine or {}).get("members") or ()), member]
-    return [*(each for each in bindings if each is not mine), {"role": role, "members": members}]
+    return [*(each for each in bindings if each.get("role") != role), wanted]
 
 
 @contextmanager

@@ -5,6 +5,8 @@ Everything is read from Google: after an interruption the same call goes on. Add
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from longboat.clouds.machine_types import MachineTable
 from longboat.clusters.cloud.aws.stack import Listen
 from longboat.clusters.cloud.gcp.cluster_view import GkeView
@@ -62,9 +64,9 @@ class GcpUp:
                 self.cluster.follow(operation, listen)
         raise EngineError(f"{self.name} does not become as its file says", hint="longboat cluster status shows why")
 
-    def give_rights(self) -> bool:
-        """To the autoscaler, once there is a cluster whose service account can have them. False: it has them."""
-        return self.spec.autoscaler and self.cluster.rights().give()
+    def give_rights(self, account: Callable[[], str]) -> bool:
+        """To the autoscaler, where there is to be one. False: it has them. `account`: gives its uid in the cluster."""
+        return self.spec.autoscaler and self.cluster.rights().give(account())
 
     def result(self) -> GkeView:
         view = self.cluster.look()

@@ -82,6 +82,12 @@ KWOK_LEASES: tuple[RbacRule, ...] = (RbacRule("coordination.k8s.io", "leases", (
 """What simulated machines need besides: they are nodes that the provider makes itself."""
 
 
+def service_account(version: str) -> Object:
+    """Who the autoscaler is; clouds give rights to it."""
+    meta = {"name": AUTOSCALER, "namespace": HOME, "labels": {**LABELS, "app.kubernetes.io/version": version}}
+    return object_of(SERVICE_ACCOUNT, meta, automountServiceAccountToken=False)
+
+
 def autoscaler_objects(*, image: str, pools: str, version: str, simulates: bool) -> list[Object]:
     """Manifests in the order of their creation, after the controller's. `pools`: the text of the pools file.
 
@@ -91,7 +97,7 @@ def autoscaler_objects(*, image: str, pools: str, version: str, simulates: bool)
     placed = {**named, "namespace": HOME}
     seen = {**placed, "name": f"{AUTOSCALER}-seen"}
     objects = [
-        object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
+        service_account(version),
         object_of(ROLE, placed, rules=rules_of((*OWN, *(KWOK_OWN if simulates else ())))),
         binding_of(ROLE_BINDING, placed, ROLE),
         object_of(ROLE, seen, rules=rules_of((RbacRule("", "configmaps", ("get",), (STATUS,)),))),
