@@ -62,7 +62,7 @@ class GoogleProvider:
         wanted = {pool.name for pool in pools}
         machines: list[Instance] = []
         refusals: list[Refusal] = []
-        told: dict[InstanceGroup, frozenset[str]] = {}
+        ended: dict[InstanceGroup, frozenset[str]] = {}
         for node_pool in self._node_pools():
             if node_pool.pool not in wanted or node_pool.pool is None or node_pool.is_managed:
                 continue
@@ -71,7 +71,7 @@ class GoogleProvider:
                 for group in node_pool.groups:
                     with self._errors(group.zone):
                         requests = self._resizes(group).list()
-                    told[group] = frozenset(each.token for each in requests if not each.is_waiting)
+                    ended[group] = frozenset(each.token for each in requests if not each.is_waiting)
                     there += waiting_machines(requests, group.zone, there)
                     refusals += [self._refusal(node_pool.pool, each, group.zone) for each in requests if each.is_failed]
             alive = sum(machine.state != "stopping" for machine in there)
@@ -80,7 +80,7 @@ class GoogleProvider:
             for machine in there:
                 if machine.state == "failed" and machine.token:
                     refusals.append(self._refusal(node_pool.pool, machine, machine.zone))
-        self._told = told
+        self._told = ended
         return ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
 
     def _refusal(self, pool: str, failed: GroupMachine | ResizeRequest, zone: str) -> Refusal:

@@ -69,13 +69,13 @@ def _words(request: ResizeRequest) -> str:
     return f"Google makes all machines of the order at once, and waits for room{text}"
 
 
-def outdated(requests: Sequence[ResizeRequest], told: Collection[str]) -> list[ResizeRequest]:
-    """Those that have ended and of which a list has told, but for the newest. `told`: their tokens.
+def outdated(requests: Sequence[ResizeRequest], known: Collection[str]) -> list[ResizeRequest]:
+    """Those that have ended and of which a list has told, but for the newest. `known`: their tokens.
 
     One that failed and was told by nobody would be an order of which the loop never hears why nothing came of it.
     """
     ended = sorted((each for each in requests if not each.is_waiting), key=lambda each: each.created)
-    return [each for each in ended[: max(len(ended) - MOST_ENDED, 0)] if each.token in told]
+    return [each for each in ended[: max(len(ended) - MOST_ENDED, 0)] if each.token in known]
 
 
 class ResizeRequests:
@@ -92,9 +92,9 @@ class ResizeRequests:
     def find(self, token: str) -> ResizeRequest | None:
         return next((each for each in self.list() if each.token == token), None)
 
-    def order(self, token: str, names: Sequence[str], told: Collection[str]) -> None:
+    def order(self, token: str, names: Sequence[str], known: Collection[str]) -> None:
         """Once for a token; makes room in the list for it, of those that ended and were told."""
-        for each in outdated(self.list(), told):
+        for each in outdated(self.list(), known):
             self._ask("DELETE", f"/{PREFIX}{each.token}")
         body = {"name": PREFIX + token, "instances": [{"name": name} for name in names]}
         try:

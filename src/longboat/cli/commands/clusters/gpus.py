@@ -11,7 +11,6 @@ from longboat.cli.input.engine_option import chosen_places, engine_options
 from longboat.cli.output.formats import plain, show
 from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import note, say
-from longboat.core.errors import LongboatError
 from longboat.core.resources import show_quantity
 
 HEAD = ("ON", "GPU", "MEMORY", "FREE", "TOTAL", "ON ONE NODE", "NODES", "GPU-HOUR")

@@ -10,7 +10,7 @@ from longboat.cli.input.engine_option import open_places
 from longboat.cli.output.formats import show
 from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import note, say
-from longboat.core.errors import LongboatError, UsageError
+from longboat.core.errors import UsageError
 from longboat.core.runs import RunStatus
 
 
