@@ -47,6 +47,11 @@ def gpu_words(wanted: Gpus) -> str:
     return " ".join(parts)
 
 
+def each_words(wanted: Gpus) -> str:
+    """`8`, or `8 H100`: what one node asks for, with the type where one is named."""
+    return f"{wanted.count} {gpu_words(wanted)}" if wanted.type or wanted.memory else str(wanted.count)
+
+
 def check_same_job(run: RunStatus, job: Job) -> None:
     """A run id that is given again stands for the same job, or it is a mistake. `job`: as `run.spec` shows jobs."""
     if run.spec is None:

@@ -56,6 +56,14 @@ def test_commands(cwd: Path, command: list[str], name: str, run: object) -> None
     assert resolve((), command, cwd=cwd, home=HOME) == RunTarget(fields={"name": name, "run": run})
 
 
+def test_two_dashes_after_a_script_are_the_scripts_and_it_is_said(cwd: Path) -> None:
+    for workdir in (None, "."):
+        target = resolve(["train.py", "--", "--lr", "3"], (), cwd=cwd, home=HOME, workdir=workdir)
+        assert target.fields["run"] == ["python", "train.py", "--", "--lr", "3"]
+        assert target.notices == ("-- is passed on to train.py: what follows a script is the script's without it",)
+    assert resolve(["train.py", "--lr", "3", "--"], (), cwd=cwd, home=HOME).notices == ()
+
+
 def test_a_device_is_no_script(cwd: Path) -> None:
     with pytest.raises(UsageError, match="/dev/null is a device or a pipe"):
         resolve(["/dev/null"], (), cwd=cwd, home=HOME)

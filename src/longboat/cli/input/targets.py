@@ -45,8 +45,13 @@ def resolve(
     if command:
         return from_command(command, cwd=cwd, home=home)
     if workdir is not None:
-        return in_workdir(words[0], words[1:], cwd=cwd, workdir=workdir)
-    return from_script(words[0], words[1:], cwd=cwd, home=home)
+        target = in_workdir(words[0], words[1:], cwd=cwd, workdir=workdir)
+    else:
+        target = from_script(words[0], words[1:], cwd=cwd, home=home)
+    if words[1:2] == ["--"]:  # as Python and torchrun do; after a job file it would be ours
+        notice = f"-- is passed on to {words[0]}: what follows a script is the script's without it"
+        target = target._replace(notices=(*target.notices, notice))
+    return target
 
 
 def asked() -> str:

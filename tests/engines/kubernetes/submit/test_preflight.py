@@ -79,6 +79,7 @@ REFUSED: list[tuple[str, dict[str, Any], ClusterFacts, list[str], list[str]]] = 
         ["`nodes: 2` with `gpus: 5` each"],
     ),
     ("gpus of roles", {"roles": {"a": {"gpus": 2}, "b": {"gpus": 1}}}, seen(gpu_node("a", 2)), ["3 GPUs"], ["2 GPUs"]),
+    ("no gpus of a type", {"gpus": "H100:8"}, seen(), ["8 GPUs (1 x 8 H100) and there are 0"], ["`gpus: 0`"]),
     ("no gpus", {"gpus": 1}, seen(), ["1 GPU", "there are 0"], ["`gpus: 0`"]),
     (
         "gpus without plugin",

@@ -18,7 +18,7 @@ from longboat.engines.kubernetes.manifests.pod_template import DRA
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
 from longboat.engines.kubernetes.submit.facts.surroundings import NodeUse
-from longboat.engines.refusals import Problem, gpu_words
+from longboat.engines.refusals import Problem, each_words, gpu_words
 from longboat.fitting.eligibility import admits, admits_labels, admits_taints, keys_looked_at
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
@@ -353,7 +353,7 @@ def _amount_text(resource: str, count: int) -> str:
 
 
 def _shape(asking: list[_Seat]) -> str:
-    return " + ".join(f"{seat.role.nodes} x {seat.gpus.count}" for seat in asking)
+    return " + ".join(f"{seat.role.nodes} x {each_words(seat.gpus)}" for seat in asking)
 
 
 def _some(names: Sequence[str]) -> str:

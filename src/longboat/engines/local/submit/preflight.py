@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longboat.core.elastic.sizes import sized, sizes
-from longboat.core.jobs import Gpus, Job, Role
+from longboat.core.jobs import Job, Role
 from longboat.core.resources import format_duration, show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.containers.choice import GENERATE, ContainerChoice, device_of
 from longboat.engines.local.queue.machine import LocalMachine
 from longboat.engines.local.queue.requests import local_sizes, matches, request_of, take_gpus
-from longboat.engines.refusals import Problem, gpu_words, import_problems, refusal
+from longboat.engines.refusals import Problem, each_words, gpu_words, import_problems, refusal
 
 CROWD = 8
 """Ranks for each CPU that are no reason for a word: a rehearsal of a small cluster."""
@@ -70,13 +70,8 @@ def _gpu_problems(job: Job, machine: LocalMachine) -> list[Problem]:
     total, have = job.gpus, len(machine.gpus)
     if total <= have:
         return _kind_problems(asking, machine) if take_gpus(machine.gpus, request_of(job)) is None else []
-    shape = " + ".join(f"{role.nodes} x {_each(role.resources.gpus)}" for role in asking)
+    shape = " + ".join(f"{role.nodes} x {each_words(role.resources.gpus)}" for role in asking)
     return [(f"it asks for {counted(total, 'GPU')} ({shape}) and there are {have}", _nearest_gpus(asking, have))]
-
-
-def _each(wanted: Gpus) -> str:
-    """`8`, or `8 H100`: what one node asks for, with the type where one is named."""
-    return f"{wanted.count} {gpu_words(wanted)}" if wanted.type or wanted.memory else str(wanted.count)
 
 
 def _device_problems(job: Job, machine: LocalMachine, containers: ContainerChoice) -> list[Problem]:
