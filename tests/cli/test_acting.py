@@ -75,6 +75,8 @@ def test_exec(sleeping) -> None:
     assert sleeping("exec", "sleeper", "--rank", "1", "--", "printenv", "RANK").out == "1\n"
     assert "hint: its nodes: worker-0, worker-1" in sleeping("exec", "--node", "9", "-", "true", code=202).err
     assert "no command to run" in sleeping("exec", "sleeper", code=201).err
+    said = sleeping("exec", "--rank", "9", "sleeper", "--", "true", code=202).err
+    assert said == "error: sleeper has no rank 9\nhint: its ranks are 0 to 1\n"
 
 
 def test_exec_has_the_secrets_of_the_run(longboat) -> None:

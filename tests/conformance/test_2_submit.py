@@ -24,7 +24,7 @@ def test_the_same_id_again_is_the_run_that_exists(jobs: Jobs) -> None:
 
 def test_the_same_id_with_another_job_is_a_mistake(jobs: Jobs) -> None:
     first = jobs.submit("print('once')", run_id="chosen")
-    with pytest.raises(UsageError, match="chosen exists already, of another job: not the same nodes, labels") as caught:
+    with pytest.raises(UsageError, match="chosen exists already, of another job: `nodes`, `labels` differ") as caught:
         jobs.submit("print('once')", run_id="chosen", nodes=2, labels={"a": "b"})
     assert "longboat rm chosen" in str(caught.value.hint)
     assert jobs.wait("chosen").uid == first.uid and jobs.text("chosen") == "once\n"

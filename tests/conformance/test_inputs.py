@@ -183,9 +183,11 @@ def test_commands_beside_the_ranks(jobs: Jobs, tmp_path: Path) -> None:
     assert ask('test "$LR" = 0.1 -a -e here -a "$LONGBOAT_NODE" = worker-0') == 0
     assert ask('test "$LONGBOAT_NODE" = worker-1', node="worker-1") == 0
     assert ask('test "$RANK" = 3', rank=3) == 0
-    for where in ({"node": "worker-9"}, {"rank": 44}):
-        with pytest.raises(NotFound):
-            ask("true", **where)
+    with pytest.raises(NotFound):
+        ask("true", node="worker-9")
+    with pytest.raises(NotFound, match="has no rank 44") as caught:
+        ask("true", rank=44)
+    assert caught.value.hint == "its ranks are 0 to 3"
     with pytest.raises(NotFound):
         jobs.engine.exec(run.name, ["no-such-program"])
 

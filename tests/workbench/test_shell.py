@@ -35,6 +35,11 @@ def test_bad_input(longboat: Longboat, tmp_path: Path) -> None:
     (tmp_path / "project" / "job.yaml").write_text("roles: {ps: {run: a}, worker: {run: b}}\n")
     several = longboat("shell", "job.yaml")
     assert (several.returncode, "several roles" in several.stderr) == (201, True), several.stderr
+    lost = longboat("shell", "train-2")
+    assert (lost.returncode, "hint: a shell in a run that goes on: longboat exec train-2 -- bash" in lost.stderr) == (
+        202,
+        True,
+    )
     detached = longboat("shell", "-d", "--", "true")
     assert (detached.returncode, "--detach with a command" in detached.stderr) == (201, True)
     closed = longboat("ssh-config", "nix")

@@ -52,6 +52,11 @@ def each_words(wanted: Gpus) -> str:
     return f"{wanted.count} {gpu_words(wanted)}" if wanted.type or wanted.memory else str(wanted.count)
 
 
+def no_rank(run: str, rank: int, count: int) -> NotFound:
+    hint = f"its ranks are 0 to {count - 1}" if count > 1 else "it has one rank, 0"
+    return NotFound(f"{run} has no rank {rank}", hint=hint)
+
+
 def check_same_job(run: RunStatus, job: Job) -> None:
     """A run id that is given again stands for the same job, or it is a mistake. `job`: as `run.spec` shows jobs."""
     if run.spec is None:
@@ -59,16 +64,21 @@ def check_same_job(run: RunStatus, job: Job) -> None:
     changed = changed_fields(as_submitted(run.spec), job)
     if changed:
         raise UsageError(
-            f"the run {run.name} exists already, of another job: not the same {listing(changed, 8)}",
+            f"the run {run.name} exists already, of another job: {differing(changed)}",
             hint=f"choose another id, or remove that run first: longboat rm {run.name}",
         )
+
+
+def differing(fields: Sequence[str]) -> str:
+    """`` `nodes`, `labels` differ ``"""
+    return listing([f"`{name}`" for name in fields], 8) + (" differs" if len(fields) == 1 else " differ")
 
 
 def changed_fields(old: Job, new: Job) -> list[str]:
     """What is not the same, as job files call it: `run`, `gpus`, `roles.ps.nodes`."""
     from longboat.specs.dump import job_to_mapping
 
-    def differing(before: Mapping[str, object], after: Mapping[str, object], place: str = "") -> list[str]:
+    def names_of(before: Mapping[str, object], after: Mapping[str, object], place: str = "") -> list[str]:
         names: list[str] = []
         for name in dict.fromkeys((*before, *after)):
             pair = before.get(name), after.get(name)
@@ -76,10 +86,10 @@ def changed_fields(old: Job, new: Job) -> list[str]:
                 continue
             first, second = pair
             is_deeper = (place + name).startswith("roles") and isinstance(first, dict) and isinstance(second, dict)
-            names += differing(first, second, f"{place}{name}.") if is_deeper else [place + name]  # type: ignore[arg-type]
+            names += names_of(first, second, f"{place}{name}.") if is_deeper else [place + name]  # type: ignore[arg-type]
         return names
 
-    return differing(job_to_mapping(old), job_to_mapping(new))
+    return names_of(job_to_mapping(old), job_to_mapping(new))
 
 
 def missing_path(run: str, path: str) -> NotFound:

@@ -9,6 +9,7 @@ from typing import Any
 
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import LogQuery, RunStatus
+from longboat.engines.refusals import no_rank
 from longboat.engines.shared.logfiles import matcher
 
 
@@ -62,8 +63,7 @@ def check_query(run: RunStatus, query: LogQuery) -> None:
     count, roles = run.spec.ranks, [role.name for role in run.spec.roles]
     for rank in query.ranks:
         if not 0 <= rank < count:
-            hint = f"its ranks are 0 to {count - 1}" if count > 1 else "it has one rank, 0"
-            raise NotFound(f"{run.name} has no rank {rank}", hint=hint)
+            raise no_rank(run.name, rank, count)
     for role in query.roles:
         if role not in roles:
             raise NotFound(f"{run.name} has no role {role!r}", hint=f"its roles: {', '.join(roles)}")

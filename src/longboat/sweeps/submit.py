@@ -14,7 +14,7 @@ from longboat.core.plans import Plan
 from longboat.core.words import counted, listing
 from longboat.engines.engine import Engine, Submission
 from longboat.engines.lifecycle.resubmission import SubmissionNote, forget_submission, note_submission
-from longboat.engines.refusals import changed_fields
+from longboat.engines.refusals import changed_fields, differing
 from longboat.engines.shared.code_snapshot import snapshot_of, with_absolute_secrets
 from longboat.engines.shared.home import STEM_LIMIT, Home, current_user, numbered_names
 from longboat.engines.shared.secret_urls import redacted_job
@@ -58,7 +58,7 @@ def existing(home: Home, engine: Engine, name: str, submission: Submission) -> S
     changed = changed_fields(record.job, job)
     if changed:
         raise UsageError(
-            f"the sweep {name} exists already, of another job: not the same {listing(changed, 8)}",
+            f"the sweep {name} exists already, of another job: {differing(changed)}",
             hint=f"-n NAME names another one, or longboat sweep rm {name}",
         )
     if not folder.exists():

@@ -101,7 +101,7 @@ def test_a_priority_given_later_counts_and_the_job_stays_as_it_was_submitted() -
     status = make_status(seen, {})
     assert status.priority == 7 and status.spec is not None and status.spec.priority == 3
     check_same_job(status, redacted_job(job(priority=3)))
-    with pytest.raises(UsageError, match="not the same priority"):
+    with pytest.raises(UsageError, match="another job: `priority` differs"):
         check_same_job(status, redacted_job(job(priority=7)))
     left = record_object(seen.record, State())  # what is left of an expired run has no annotation
     assert read_record(left)[0].priority == 7 and read_record(left)[0].job.priority == 3

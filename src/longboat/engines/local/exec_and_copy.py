@@ -17,7 +17,7 @@ from longboat.engines.local.queue.gpu_isolation import isolated
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.processes import ProcessId, is_alive, kill_until_gone, marked
-from longboat.engines.refusals import missing_path
+from longboat.engines.refusals import missing_path, no_rank
 from longboat.engines.shared.files import copy, read_value
 
 
@@ -108,6 +108,9 @@ def _plan_of(files: RunFiles, state: LocalState, *, node: str | None, rank: int 
         if rank is not None and all(r["rank"] != rank for r in plan["ranks"]):
             continue
         return plan
+    count = sum(len(plan["ranks"]) for plan in plans)
+    if rank is not None and not 0 <= rank < count and plans:
+        raise no_rank(files.directory.name, rank, count)
     names = ", ".join(sorted(str(plan["node"]) for plan in plans))
     wanted = f"node {node}" if node is not None else f"rank {rank}" if rank is not None else "node"
     raise NotFound(f"the run has no {wanted} to work in", hint=f"nodes: {names}" if names else "it has not started yet")

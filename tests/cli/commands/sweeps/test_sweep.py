@@ -68,7 +68,7 @@ def test_a_grid_from_the_command_line(project: Longboat, home: Path) -> None:
     again = project("sweep", *flags)  # nothing new is started, the outcome is the same
     assert "exists already and succeeded: nothing new is started" in again.err
     other = project("sweep", "job.yaml", "--param", "lr=0.5", "--param", "width=1", "-n", "tune", code=201)
-    assert "of another job: not the same sweep" in other.err
+    assert "of another job: `sweep` differs" in other.err
     assert "lr=0.03" in project("sweep", "best").out
     assert project("sweep", "ls", "-o", "name").out == "tune\n"
     runs = json.loads(project("ps", "-a", "-l", "sweep=tune", "-o", "json").out)

@@ -220,7 +220,11 @@ def test_a_command_as_a_rank_would_be_run(tmp_path: Path) -> None:
         done = run("beside", folder, rank, "sh", "-c", SCRIPT, environment=environment)
         assert done.stdout.decode().splitlines() == [f"0.1 {expected} worker-0  /c ", str(folder / "work")]
     run("beside", folder, "", "sh", "-c", "exit 7", code=7)
-    run("beside", folder, "", "no-such-program", code=127)
+    missing = run("beside", folder, "", "no-such-program", code=127)
+    assert missing.stderr == b"", "whoever asked looks for it and says so, once"
+    (folder / "work" / "odd").write_text("#!/no/such/interpreter\n")
+    (folder / "work" / "odd").chmod(0o755)
+    assert b"No such file" in run("beside", folder, "", "./odd", code=127).stderr
     run("which", folder, "", "no-such-program", code=pod_program.MISSING)
     run("which", folder, "", "sh")
     run("beside", folder, "77", "true", code=pod_program.MISSING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -16,8 +17,9 @@ from longboat.cli.commands.workbench.opening import (
 from longboat.cli.input.arguments import seconds
 from longboat.cli.input.engine_option import open_engine, placed
 from longboat.cli.input.options import TargetCommand, job_options
+from longboat.cli.input.targets import is_job_file
 from longboat.cli.output.terminal import say
-from longboat.core.errors import UsageError
+from longboat.core.errors import NotFound, UsageError
 
 
 class ShellCommand(TargetCommand):
@@ -46,6 +48,9 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
     """
     if options["detach"] and command:
         raise UsageError("--detach with a command", hint="longboat run -d runs a command without a terminal")
+    if words and not is_job_file(words[0]) and not os.path.exists(words[0]):
+        hint = f"a shell in a run that goes on: longboat exec {words[0]} -- bash"
+        raise NotFound(f"no job file {words[0]}", hint=hint)
     place = open_engine()
     submission = bench_submission(words, options, place, "hold")
     from longboat.workbench.sessions import wait_ready

@@ -23,7 +23,7 @@ from longboat.engines.kubernetes.manifests.volumes import NODE, is_inside
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State, ranks_of
-from longboat.engines.refusals import missing_path
+from longboat.engines.refusals import missing_path, no_rank
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import POD
@@ -64,6 +64,8 @@ def pod_of(snapshot: RunSnapshot, *, node: str | None, rank: int | None = None) 
         for role, index in nodes
         if node in (None, f"{role}-{index}") and (rank is None or rank in ranks_of(record, role, index))
     ]
+    if rank is not None and not 0 <= rank < record.job.ranks:
+        raise no_rank(record.name, rank, record.job.ranks)
     if not wanted:
         wanted_node = f"node {node}" if node is not None else f"rank {rank}"
         names = ", ".join(f"{role}-{index}" for role, index in nodes)

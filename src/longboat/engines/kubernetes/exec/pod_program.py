@@ -252,8 +252,10 @@ def beside(node: str, rank: str, *command: str) -> None:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         os.execvpe(command[0], list(command), variables)
-    except FileNotFoundError:
-        leave(127, FileNotFoundError(f"{command[0]}: command not found"))
+    except FileNotFoundError as error:
+        if shutil.which(command[0], path=variables.get("PATH")) is None:
+            os._exit(127)  # the caller looks for it and says so
+        leave(127, error)
     except OSError as error:
         leave(126, error)
 
