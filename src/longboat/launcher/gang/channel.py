@@ -43,6 +43,7 @@ class Channel:
         self.on_heard: Callable[[], None] = lambda: None
         self.on_break: Callable[[], None] = lambda: None
         self.on_nonsense: Callable[[str], None] = lambda text: None
+        self.hung_up: float | None = None  # when the other side closed the connection; a living one dials again
         self.heard = time.monotonic()  # the last word
         self.got = 0  # number of the last message that came
         self._sent = 0
@@ -72,6 +73,7 @@ class Channel:
         if got > self._sent:
             raise ValueError("the other side has messages that were never sent")
         self.drop()
+        self.hung_up = None
         connection.setblocking(False)
         self._socket = connection
         self._in = bytearray(rest)
@@ -119,6 +121,7 @@ class Channel:
         except OSError:
             data = b""
         if not data:
+            self.hung_up = time.monotonic()
             self._break()
             return
         self.heard = time.monotonic()
@@ -189,6 +192,7 @@ class ChannelListener:
         self.is_over = False  # the gang has ended, and is not restarted in place
         self.on_later: Callable[[str], None] = lambda node: None  # a new launcher was told of the attempt
         self.on_stranger: Callable[[str], None] = lambda node: None  # somebody else came under a known node's name
+        self.on_refused: Callable[[str], None] = lambda node: None
         self.takes_place: Callable[[str], bool] = lambda node: (
             False
         )  # a new launcher is let in at once, for a known one
@@ -206,10 +210,11 @@ class ChannelListener:
             raise ValueError("no greeting")
         channel, own = self._channels[node], int(self.under_way["attempt"])
         attempt, is_new = count_of(hello.get("attempt", own)), hello.get("new") is True
-        if attempt > own:
-            raise ValueError("it is of a later attempt")
         refusal = self._refusal(node, attempt, hello.get("new"))
+        if not refusal and attempt > own:
+            raise ValueError("it is of a later attempt")
         if refusal:
+            self.on_refused(node)
             _answer_last(connection, REFUSED, refusal)
             return
         if self._sessions.get(node, session) != session and is_new and self.replaces and self.takes_place(node):
@@ -235,7 +240,7 @@ class ChannelListener:
             return b"the gang has gone on without it"
         if self.is_over and new is True:
             return b"the gang has ended"
-        is_first = self.replaces and not self.under_way.get("ended")  # it follows no other node 0
+        is_first = self.replaces and not self.under_way.get("ended")  # there was no attempt before with this node 0
         if is_first and new is False and node not in self._sessions:
             return b"it is of a gang whose node 0 is gone"
         return b""

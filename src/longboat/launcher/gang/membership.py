@@ -33,6 +33,11 @@ DUMP_S = 15.0
 """Taking stacks takes up to 10 s (`stack_dump.ALL_S`), which is no silence."""
 ASLEEP_S = 5.0
 """A gap this long between two ticks is this machine's own sleep, not the silence of others."""
+HUNG_UP_S = 5.0
+"""A launcher whose connection was closed dials again within a second, if it lives; one that waits for the end of a gang
+does not wait longer for it."""
+ASKED_S = 5.0
+"""Who calls anew does so every second, and is told that the gang has ended."""
 FAREWELL_S = 2.0
 """Until all has arrived everywhere; a peer that has gone already is not waited for longer."""
 AGE_MAX_S = 5.0  # a report waits at most for its connection to come back
@@ -161,6 +166,7 @@ class GangLeader(Membership):
         nodes = [peer["node"] for peer in plan.peers]
         self.coordinator = Coordinator(nodes, plan.deciding, plan.grace_s)
         self.coordinator.heard(plan.node, time.monotonic())
+        self._asking: set[str] = set()  # new launchers that have called, and come again
         self._channels = {node: self._channel(node) for node in nodes if node != plan.node}
         self._listener: ChannelListener | None = None
         self._waiting_since: float | None = None
@@ -174,6 +180,7 @@ class GangLeader(Membership):
             self._listener.replaces = plan.restart is not None
             self._listener.on_stranger = self._stranger
             self._listener.takes_place = self._takes_place
+            self._listener.on_refused = self._asking.discard
             self._listener.on_later = self._prepares
             self._listener.acceptor.on_refused = state.refused
 
@@ -185,9 +192,13 @@ class GangLeader(Membership):
 
         channel = Channel(self.loop, take, min(PING_S, self.lost_s / 6))
         channel.on_nonsense = lambda text: self.not_understood(node, text)
-        channel.on_heard = lambda: self.coordinator.heard(node, time.monotonic())
+        channel.on_heard = lambda: self._heard(node)
         channel.on_break = lambda: self.coordinator.broke(node)
         return channel
+
+    def _heard(self, node: str) -> None:
+        self._asking.discard(node)
+        self.coordinator.heard(node, time.monotonic())
 
     def tell(self, message: dict[str, Any]) -> None:
         self._take(self.state.plan.node, message)
@@ -234,6 +245,7 @@ class GangLeader(Membership):
 
     def _stranger(self, node: str) -> None:
         now, channel = time.monotonic(), self._channels[node]
+        self._asking.add(node)
         text = "the launcher of node %s was killed or cut off, and another one has come in its place" % node
         self._give(self.coordinator.replaced(node, channel.heard, text, now))
 
@@ -248,6 +260,7 @@ class GangLeader(Membership):
 
     def _prepares(self, node: str) -> None:
         """A new pod of a member makes itself ready: it is waited for anew, as for one that is connected."""
+        self._asking.add(node)
         if self._waiting_since is not None:
             self._waiting_since = time.monotonic()
 
@@ -257,6 +270,10 @@ class GangLeader(Membership):
             if coordinator.members[node].first_heard is not None and now - channel.heard > self.lost_s:
                 text = "nothing was heard of its launcher for %g s" % self.lost_s
                 self._give(coordinator.lost(node, channel.heard, text, now))
+            elif coordinator.reason is not None and channel.hung_up and now - channel.hung_up > HUNG_UP_S:
+                is_replaced = bool((plan.restart or {}).get("killed"))
+                give_up = coordinator.replaced if is_replaced else coordinator.lost
+                self._give(give_up(node, channel.heard, "the launcher of node %s was killed" % node, now))
         waited_s = now - self._waiting_since if self._waiting_since is not None else 0.0
         if coordinator.reason is None and coordinator.unheard() and waited_s > plan.wait_timeout_s:
             self._give(coordinator.peers_missing(plan.wait_timeout_s, now))
@@ -282,9 +299,7 @@ class GangLeader(Membership):
             self._order_restart(self.restart)
         elif self._listener is not None:
             self._listener.is_over = True
-        until = time.monotonic() + FAREWELL_S
-        while (self._is_followed() or self._is_asked()) and time.monotonic() < until:
-            self.loop.turn()  # the others hang up once they know that all has arrived
+        self._take_leave()
         self.loop.cancel("line")
         self.loop.cancel("timeout")
         if self._listener is not None:
@@ -293,13 +308,21 @@ class GangLeader(Membership):
             verdict = coordinator.verdict()  # with what came meanwhile
         return {**verdict, "reason": coordinator.reason}
 
-    def _is_followed(self) -> bool:
-        return any(channel.is_up for channel in self._channels.values())
+    def _take_leave(self) -> None:
+        """Wait until the others hang up, once they know that all has arrived, and until all who call have been told."""
+        begun = time.monotonic()
+        while time.monotonic() < begun + (ASKED_S if self._is_asked() else FAREWELL_S):
+            if not self._is_asked() and not any(channel.is_up for channel in self._channels.values()):
+                break
+            self.loop.after("farewell", FAREWELL_S / 8, lambda: None)
+            self.loop.turn()
+        self.loop.cancel("farewell")
 
     def _is_asked(self) -> bool:
-        """Whether a launcher that came for a lost one is to be told that there is nothing to take part in."""
-        members = self.coordinator.members.values()
-        return self.restart is None and any(each.is_replaced and each.lost_at is not None for each in members)
+        """Whether somebody is to be told that the gang has ended: a new launcher that comes again, or one that dials by
+        now after a restart in place."""
+        is_again = self.state.plan.again is not None and bool(self.coordinator.unheard())
+        return self.restart is None and (bool(self._asking) or is_again)
 
     def _order_restart(self, order: dict[str, Any]) -> None:
         """Tell all. From now on nobody is let in: who comes is a launcher of the next attempt, and comes again."""

@@ -150,10 +150,45 @@ def test_a_replacement_where_no_retry_is_left_is_sent_away(make_pods: Make) -> N
     assert (pods.verdict["cause"], pods.message()["attempt"]) == ("lost", 0)
 
 
-def test_a_second_node_0_sends_the_members_of_the_first_away(make_pods: Make) -> None:
-    pods = make_pods(script=WAITS, roles={"worker": 2}, restart=RULE, plan={"grace_s": 1})
+FAILS = WAITS.replace("time.sleep(600)", "time.sleep(600) if rank < 2 else wait_for('/fail') or sys.exit(5)")
+FAILS = "import os, time\ndef wait_for(name):\n    while not os.path.exists(shared + name): time.sleep(0.01)\n" + FAILS
+PATIENT: dict[str, Any] = {"roles": {"worker": 3}, "line": {"lost_s": 600}, "plan": {"grace_s": 1}}
+"""Silence alone would be waited for longer than a test lasts."""
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_the_others_do_not_wait_long_for_a_launcher_that_was_killed(make_pods: Make, killed: bool) -> None:
+    """A rank of theirs fails as well. Where its pod is replaced they restart at once, and wait for the new one."""
+    pods = make_pods(script=FAILS, restart={**RULE, "killed": killed}, **PATIENT)
     pods.start_all()
     begun(pods)
+    pods.processes[1].kill()
+    (pods.folder / "fail").touch()
+    if killed:
+        pods.until(lambda: is_waiting(pods, 0, 1) and is_waiting(pods, 2, 1))
+        replacement(pods, 1)
+    wait_all(pods)
+    assert pods.message()["attempt"] == int(killed) and (pods.verdict["cause"] is None) == killed
+
+
+def test_a_stop_reaches_a_replacement_that_makes_itself_ready(make_pods: Make) -> None:
+    setup = 'test -z "$SLOW" || sleep 600'
+    pods = make_pods(script=WAITS, restart=RULE, roles={"worker": 2}, plan={"setup": setup, "grace_s": 1})
+    pods.start_all()
+    begun(pods)
+    pods.processes[1].kill()
+    replacement(pods, 1, SLOW="1")
+    pods.until(lambda: is_waiting(pods, 0, 1) and pods.beat(1).get("phase") == "setup")
+    pods.tell(0, "stop", "1")
+    assert pods.wait(1) == 208 and pods.wait(0) == 0
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_second_node_0_sends_the_members_of_the_first_away(make_pods: Make, attempt: int) -> None:
+    script = TRAINS + f"if rank == 1 and attempt < {attempt}: sys.exit(5)\ntime.sleep(600)"
+    pods = make_pods(script=script, roles={"worker": 2}, restart=RULE, plan={"grace_s": 1})
+    pods.start_all()
+    begun(pods, attempt)
     pods.processes[0].kill()
     replacement(pods, 0)
     assert pods.wait(1) == 208

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot
-from longboat.core.errors import EngineError, Refused
+from longboat.core.errors import LAUNCHER_KILLED_EXIT, EngineError, Refused
 from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Job, Role, Value
 from longboat.core.layouts import SCRUBBED, Layout, NodeLayout, NodeSite, RankLayout, lay_out, ports_needed
@@ -24,7 +24,7 @@ from longboat.core.words import counted
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import volumes
 from longboat.engines.kubernetes.manifests.gpu_driver import driver_paths
-from longboat.engines.kubernetes.records import Record, is_restarted_in_place
+from longboat.engines.kubernetes.records import Record, is_restarted_in_place, replaced_exits
 from longboat.engines.shared.secret_urls import variable_of
 
 VERSION = 1
@@ -110,7 +110,8 @@ def _restart(record: Record) -> dict[str, Any]:
     retries = record.job.retries
     if not is_restarted_in_place(record):
         return {}
-    rule = {"count": retries.last_attempt, "on": list(retries.on), "backoff_s": retries.backoff_s}
+    rule: dict[str, Any] = {"count": retries.last_attempt, "on": list(retries.on), "backoff_s": retries.backoff_s}
+    rule["killed"] = LAUNCHER_KILLED_EXIT in replaced_exits(record)
     return {"restart": {**rule, "within_s": IN_PLACE_WITHIN_S}}
 
 
