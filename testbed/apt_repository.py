@@ -146,8 +146,9 @@ def missing() -> str | None:
     return packages.missing()
 
 
-def serve(group: Group, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Repository:
-    """Make the packages if need be, sign them with a new key and serve them to the group.
+def serve(group: Group, versions: Sequence[str] = (KUBERNETES_VERSION,), others: Sequence[str] = ()) -> Repository:
+    """Make the packages if need be, sign them with a new key and serve them to the group. `others`: programs whose
+    images the archive has beside kubeadm's (`kubeadm_images.OTHERS`).
 
     `PREVIOUS_VERSION` is one more to ask for, for upgrades; the first time its programs are built, which takes long.
     """
@@ -166,10 +167,11 @@ def serve(group: Group, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Repo
         if has_gpus:
             write_index(public / nvidia_path(), packages.OF_NVIDIA, home)
             write_index(public / driver_path(), packages.DRIVERS, home)
+        wanted = [*([kubeadm_images.PLUGIN] if has_gpus else ()), *others]
         for version in versions:
             write_index(public / kubernetes_path(version), packages.VERSIONS[version], home)
             write_programs(public / programs_path(version), packages.VERSIONS[version])
-            (public / "images" / f"v{version}.tar").symlink_to(kubeadm_images.archive(version, has_gpus=has_gpus))
+            (public / "images" / f"v{version}.tar").symlink_to(kubeadm_images.archive(version, wanted))
     return start(group, folder)
 
 

@@ -43,6 +43,7 @@ _TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit/"
 PLUGIN_VERSION = "0.19.3"
 TOOLKIT_VERSION = "1.20.1"
 FLANNEL_VERSION = "0.28.0"
+KUBE_VIP_VERSION = "1.0.0"
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,9 @@ FLANNEL = Target(
     cgo=True,
 )
 """The network between hosts in different subnets; built only when a test asks for it."""
-BY_NAME = {target.name: target for target in (*TARGETS, OLDER, PREVIOUS, FLANNEL)}
+KUBE_VIP = Target("kube-vip", "kube-vip", {"kube-vip": "github.com/kube-vip/kube-vip"})
+"""The virtual IP of several control planes; built only when a test asks for it."""
+BY_NAME = {target.name: target for target in (*TARGETS, OLDER, PREVIOUS, FLANNEL, KUBE_VIP)}
 
 
 @dataclass(frozen=True)

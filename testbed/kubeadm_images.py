@@ -16,14 +16,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed import binaries, images, rootfs
-from testbed.binaries import KUBERNETES_VERSION, PLUGIN_VERSION, PREVIOUS, PREVIOUS_VERSION, Binaries
+from testbed.binaries import KUBE_VIP_VERSION, KUBERNETES_VERSION, PLUGIN_VERSION, PREVIOUS, PREVIOUS_VERSION, Binaries
 from testbed.errors import TestbedError
 
 TARGETS = ("tools", "kubernetes", "etcd", "containerd", "runc", "cni", "coredns")
 PROGRAMS = {KUBERNETES_VERSION: "kubernetes", PREVIOUS_VERSION: PREVIOUS.name}
 """Version to the target of the build that has its programs."""
 PLUGIN = "nvidia-device-plugin"
-PLUGIN_IMAGE = f"nvcr.io/nvidia/k8s-device-plugin:v{PLUGIN_VERSION}"
+KUBE_VIP = "kube-vip"
+OTHERS = {
+    PLUGIN: f"nvcr.io/nvidia/k8s-device-plugin:v{PLUGIN_VERSION}",
+    KUBE_VIP: f"ghcr.io/kube-vip/kube-vip:v{KUBE_VIP_VERSION}",
+}
+"""Targets of the build that an archive has on request, and their images."""
 
 
 def targets_of(version: str) -> list[str]:
@@ -39,11 +44,15 @@ def names(programs: Binaries, version: str) -> dict[str, str]:
     return {name: name.rpartition("/")[2].partition(":")[0] for name in done.stdout.split()}
 
 
+def is_kubernetes(program: str) -> bool:
+    return program.startswith("kube-") and program != KUBE_VIP
+
+
 def layer_files(program: str, programs: Binaries, base: Path) -> dict[str, Path | str]:
     """What is in the layer of this program: a file to copy, or a link's target."""
     if program == PLUGIN:
         return {f"usr/bin/{program}": programs[program], **libraries_of(base, "/usr/bin/env")}
-    if not program.startswith("kube-"):
+    if not is_kubernetes(program):
         return {f"usr/local/bin/{program}": programs[program], program: f"usr/local/bin/{program}"}
     files: dict[str, Path | str] = {"usr/local/bin/kubernetes": programs["kubelet"].resolve()}
     files |= {f"usr/local/bin/{name}": "kubernetes" for name in binaries.KUBERNETES_COMMANDS}
@@ -71,14 +80,13 @@ def write_layer(layer: Path, files: dict[str, Path | str]) -> None:
                 tar.addfile(entry, opened)
 
 
-def archive(version: str = KUBERNETES_VERSION, *, has_gpus: bool = False) -> Path:
-    """All images of this version's kubeadm in one file, on request NVIDIA's device plugin too; made if it is not in the
-    cache yet.
+def archive(version: str = KUBERNETES_VERSION, others: Sequence[str] = ()) -> Path:
+    """All images of this version's kubeadm in one file, and these others; made if it is not in the cache yet.
 
     It is an OCI layout in a tar file with the images under the names that kubeadm asks for, pause included:
     `ctr -n k8s.io images import FILE` is all that a host needs.
     """
-    targets = [*targets_of(version), *([PLUGIN] if has_gpus else ())]
+    targets = [*targets_of(version), *others]
     programs = binaries.find(targets)
     keys = [binaries.key_of(binaries.BY_NAME[name]) for name in targets]
     key = hashlib.sha256("\0".join([*keys, rootfs.key(), "1"]).encode()).hexdigest()[:16]
@@ -91,7 +99,7 @@ def archive(version: str = KUBERNETES_VERSION, *, has_gpus: bool = False) -> Pat
             print(f"testbed images: making those of kubeadm {version}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
                 finished = Path(scratch) / "images.tar"
-                wanted_images = names(programs, version) | ({PLUGIN_IMAGE: PLUGIN} if has_gpus else {})
+                wanted_images = names(programs, version) | {OTHERS[name]: name for name in others}
                 write_images(finished, wanted_images, programs, base)
                 finished.rename(wanted)
     return wanted
@@ -104,7 +112,7 @@ def write_images(finished: Path, wanted: Mapping[str, str], programs: Binaries, 
         images.add(tar, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
         groups: dict[str, list[str]] = {}
         for name, program in wanted.items():
-            groups.setdefault("kube-proxy" if program.startswith("kube-") else program, []).append(name)
+            groups.setdefault("kube-proxy" if is_kubernetes(program) else program, []).append(name)
         for program, members in groups.items():
             write_layer(layer, layer_files(program, programs, base))
             listed += add_image(tar, layer, members)

@@ -95,10 +95,14 @@ def lab(tmp_path: Path, hosts: Callable[..., Group]) -> Iterator[Callable[..., L
         pytest.skip(lacks)
 
     def make(
-        count: int, *traits: str, versions: Sequence[str] = (KUBERNETES_VERSION,), uses_repository: bool = True
+        count: int,
+        *traits: str,
+        versions: Sequence[str] = (KUBERNETES_VERSION,),
+        uses_repository: bool = True,
+        images: Sequence[str] = (),
     ) -> Lab:
         group = hosts(count, *traits)
-        repository = apt_repository.serve(group, versions)
+        repository = apt_repository.serve(group, versions, images)
         for host in group.hosts if uses_repository else ():
             repository.use(host)
         return Lab(tmp_path, group, repository)

@@ -1,4 +1,4 @@
-"""Three control planes with stacked etcd behind an address of the user's: one dies, and the API goes on."""
+"""Three control planes with stacked etcd, behind a balancer or a virtual IP: one dies, and the API goes on."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from testbed import hosts as testbed_hosts
+from testbed import kubeadm_images
+from testbed.hosts import Group
 from tests.clusters.conftest import Lab
 
 API_PORT = 6443
@@ -95,5 +97,49 @@ def test_one_of_three_control_planes_dies_and_the_api_goes_on(lab: Callable[...,
         wait_for(lambda: testbed_hosts.answers(group.hosts[0]), 120)
         wait_for(lambda: set(states(longboat).values()) == {"ready"}, 240)
         assert "nothing of it is left on 3 hosts" in longboat("cluster", "down", "--yes")
+    for host in group.hosts:
+        assert host.run("sudo ls -d /var/lib/longboat /etc/kubernetes /var/lib/etcd 2>/dev/null || true") == ""
+
+
+def holders(group: Group, vip: str, names: Sequence[str]) -> list[str]:
+    """The hosts that have the virtual IP on an interface."""
+    shown = {host.name: host.run("ip -o -4 addr show") for host in group.hosts if host.name in names}
+    return [name for name, text in shown.items() if f" {vip}/32 " in text]
+
+
+@pytest.mark.hosts
+@pytest.mark.xdist_group("kubeadm")
+@pytest.mark.slow
+@pytest.mark.soak
+def test_kube_vip_moves_the_address_of_a_control_plane_that_dies(lab: Callable[..., Lab]) -> None:
+    longboat = lab(3, "no-route", images=[kubeadm_images.KUBE_VIP])
+    group = longboat.group
+    vip = group.hosts[0].address.rpartition(".")[0] + ".200"
+    longboat.write(count=3, planes=3, vip=vip)
+    assert "3 nodes are ready" in longboat("cluster", "up")
+    assert "nothing to do" in longboat("cluster", "up")
+    names = [host.name for host in group.hosts]
+    (holder,) = holders(group, vip, names)
+    kubeconfig = (longboat.home / ".kube" / "config").read_text()
+    assert f"https://{vip}:6443" in kubeconfig
+    # None of them keeps rights that kubeadm gives only while it makes the first one.
+    for host in group.hosts:
+        assert host.run("sudo grep -c super-admin /etc/kubernetes/manifests/kube-vip.yaml || true") == "0\n"
+
+    dead = next(host for host in group.hosts if host.name == holder)
+    testbed_hosts.switch_off(group.record, dead)
+    others = [name for name in names if name != holder]
+    wait_for(lambda: len(holders(group, vip, others)) == 1, 120)
+    alive = next(host for host in group.hosts if host.name in others)
+    ready = f"curl -sk --max-time 5 https://{vip}:6443/readyz || true"
+    wait_for(lambda: alive.run(ready) == "ok", 120)
+    longboat("check", "--on", "lab", "--image", "any", "--", "true")
+
+    testbed_hosts.switch_on(group.record, dead)
+    wait_for(lambda: testbed_hosts.answers(dead), 120)
+    wait_for(lambda: set(states(longboat).values()) == {"ready"}, 240)
+    assert len(holders(group, vip, names)) == 1
+    assert "nothing of it is left on 3 hosts" in longboat("cluster", "down", "--yes")
+    assert holders(group, vip, names) == []
     for host in group.hosts:
         assert host.run("sudo ls -d /var/lib/longboat /etc/kubernetes /var/lib/etcd 2>/dev/null || true") == ""

@@ -60,6 +60,12 @@ class Versions(Value, frozen=True):
     """NVIDIA's container toolkit."""
     device_plugin: str = "0.19.3"
     """NVIDIA's device plugin."""
+    kube_vip: str = "1.0.0"
+    """What moves a virtual IP between control planes."""
+
+    @property
+    def kube_vip_image(self) -> str:
+        return f"ghcr.io/kube-vip/kube-vip:v{self.kube_vip}"
 
     @property
     def device_plugin_image(self) -> str:
@@ -143,7 +149,9 @@ class ClusterSpec(Value, frozen=True):
     context: str | None = None
     """Of `existing`: the kubeconfig's context."""
     endpoint: str | None = None
-    """address[:port] before several control planes; none: the only one's."""
+    """address[:port] before several control planes; none: `vip`, or the only one's."""
+    vip: str | None = None
+    """An address that kube-vip moves between the control planes."""
     versions: Versions = Versions()
     source: SoftwareSource = SoftwareSource()
     network: Network = Network()

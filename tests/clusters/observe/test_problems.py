@@ -197,6 +197,16 @@ def test_clocks_are_compared_with_each_other() -> None:
     assert "30 s behind the hosts'" in problem.message
 
 
+def test_a_virtual_ip_is_of_the_nodes_subnet_and_nobodys() -> None:
+    assert problems(spec_of(vip="10.0.0.9")) == []
+    assert "10.1.0.9 is not" in only(problems(spec_of(vip="10.1.0.9"))).message
+    taken = only(problems(spec_of(vip="10.0.0.9"), addresses=("10.0.0.5/24", "10.0.0.9/24")))
+    assert "it has the address 10.0.0.9 itself" in taken.message
+    ours = {"addresses": ("10.0.0.5/24", "10.0.0.9/32"), "journal_cluster": "lab"}
+    assert problems(spec_of(vip="10.0.0.9"), **ours) == []
+    assert problems(with_(WORKER, vip="10.1.0.9")) == []
+
+
 def test_routes_need_one_link() -> None:
     spec, facts = several()
     facts[1] = with_(facts[1], addresses=("10.0.1.7/24",), source_address="10.0.1.7")

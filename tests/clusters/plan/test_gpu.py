@@ -19,6 +19,7 @@ from tests.clusters.plan.test_packages import written
 from tests.clusters.worlds import KEYS, bare, cluster
 
 H200, V100 = GpuDevice(bus="0000:41:00.0", device="0x2335"), GpuDevice(bus="0000:41:00.0", device="0x1db4")
+B200 = GpuDevice(bus="0000:41:00.0", device="0x2901")
 READY: dict[str, Any] = {
     "gpus": (H200,),
     "driver": "580.95.05",
@@ -87,7 +88,8 @@ def test_gpu_yes_asks_for_them_without_the_add_on() -> None:
         ({"gpus": (V100,)}, "nvidia", "linux-headers-6.1.0-25-amd64 cuda-drivers"),
         ({"container": "systemd-nspawn"}, "nvidia", "nvidia-open"),
         ({"package_manager": "dnf"}, "nvidia", "kernel-devel-6.1.0-25-amd64 nvidia-open=580*"),
-        ({"container": "lxc"}, "distribution", "nvidia-open-kernel-dkms nvidia-smi libcuda1"),
+        ({"container": "lxc"}, "distribution", "nvidia-kernel-dkms nvidia-smi libcuda1"),
+        ({"container": "lxc", "gpus": (B200,)}, "distribution", "nvidia-open-kernel-dkms nvidia-smi libcuda1"),
         (
             {"container": "lxc", "os_id": "ubuntu"},
             "distribution",

@@ -161,6 +161,25 @@ def test_workers_wait_for_init_and_control_planes_for_each_other() -> None:
     assert needs == {"cp-0": (), "cp-1": ("cp-0/init",), "cp-2": ("cp-1/join",), "w-0": ("cp-0/init",)}
 
 
+def test_kube_vip_comes_with_the_control_planes_alone() -> None:
+    spec = cluster(planes=3, workers=1, vip="10.0.0.9")
+    plan = plan_hosts(spec, {host.name: bare(host.name) for host in spec.hosts}, KEYS)
+    scripts = {step.host: step.script for step in plan.steps if step.name in ("init", "join")}
+    assert [name for name, script in scripts.items() if "put_vip" in script] == ["cp-0", "cp-1", "cp-2"]
+    documents = kubeadm.init_documents(spec, spec.hosts[0], bare("cp-0"), "a.b")
+    assert documents[1]["controlPlaneEndpoint"] == "10.0.0.9:6443"
+    for name in ("cp-0", "cp-1"):  # the address goes after the pods that might bring it back
+        assert scripts[name].index("undo vip ") < scripts[name].index("undo kubernetes ")
+    assert scripts["cp-1"].index("kubeadm join") < scripts["cp-1"].index("\nput_vip admin.conf")
+
+
+@pytest.mark.parametrize(("has", "wants"), [("", "10.0.0.9"), ("10.0.0.8", "10.0.0.9"), ("10.0.0.8", None)])
+def test_the_virtual_ip_of_a_cluster_that_runs_cannot_be_changed(has: str, wants: str | None) -> None:
+    done = (("kubernetes", "member"), *((("vip", has),) if has else ()))
+    with pytest.raises(Refused, match="nobody would find the API server"):
+        plan_hosts(cluster(vip=wants), {"cp-0": bare("cp-0", done=done)}, KEYS)
+
+
 def test_a_host_that_does_not_answer_has_no_steps() -> None:
     assert [host.host for host in plan_hosts(cluster(), {"cp-0": bare("cp-0")}, KEYS).hosts] == ["cp-0"]
 

@@ -36,7 +36,10 @@ def show(spec: ClusterSpec) -> None:
             ("cluster", spec.name),
             ("kind", spec.kind),
             ("context", spec.context),
-            ("endpoint", spec.endpoint),
+            (
+                "endpoint",
+                spec.endpoint or (f"{spec.vip}, brought by kube-vip {versions.kube_vip}" if spec.vip else None),
+            ),
             ("kubernetes", f"{versions.kubernetes}, containerd {versions.containerd}" if is_made else None),
             ("source", (spec.source.location or spec.source.kind) if is_made else None),
             ("network", f"{network.kind}, pods {network.pods}, services {network.services}" if is_made else None),

@@ -278,6 +278,11 @@ FILE = Shape(
             default="that of the only one",
         ),
         Field(
+            name="vip",
+            kind=_text("an IPv4 address that nobody has", check=rules.vip_fault),
+            doc="Address that kube-vip moves between the control planes, in place of endpoint.",
+        ),
+        Field(
             name="context", kind=_text("a context", longest=253), doc="Of existing: its context.", default="the name"
         ),
         Field(name="versions", kind=VERSIONS, doc="Versions, a combination that is tested."),

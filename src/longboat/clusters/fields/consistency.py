@@ -22,10 +22,11 @@ FOREIGN = {
     "local": {
         "hosts": "the kind local is this machine and has no hosts",
         "endpoint": "the kind local has one control plane",
+        "vip": "the kind local has one control plane",
         "context": "a context is of the kind existing",
     },
     "existing": dict.fromkeys(
-        ("hosts", "defaults", "endpoint", "versions", "source", "network", "firewall", "driver", "kubelet"),
+        ("hosts", "defaults", "endpoint", "vip", "versions", "source", "network", "firewall", "driver", "kubelet"),
         "the kind existing takes a cluster as it is: it has add-ons, and nothing of hosts",
     ),
 }
@@ -122,9 +123,17 @@ class FileCheck(FieldMistakes):
                 "an even number survives no more losses than one less" if count % 2 == 0 else "five survive any two"
             )
             self.wrong(("hosts",), f"found {count} control planes, expected 1, 3 or 5: {reason}")
-        elif count > 1 and "endpoint" not in self.values:
-            hint = "endpoint: an address of a load balancer or a virtual IP before them"
+        elif count > 1 and not {"endpoint", "vip"} & set(self.values):
+            hint = "vip: an address of their subnet that nobody has, or endpoint: that of a load balancer"
             self.wrong(("endpoint",), f"{count} control planes need one address for all of them", hint=hint)
+        if {"endpoint", "vip"} <= set(self.values):
+            self.wrong(
+                ("vip",), "endpoint and vip are two addresses for one thing", hint="vip alone: kube-vip brings it"
+            )
+        for index, host in self.hosts:
+            for field in {"address", "node_address"} & set(host):
+                if host[field] == self.values.get("vip"):
+                    self.wrong(("vip",), f"{host[field]} is the address of hosts.{index}, expected one that nobody has")
 
     def check_network(self) -> None:
         network = self.values.get("network") or Network()
@@ -149,6 +158,8 @@ class FileCheck(FieldMistakes):
                     yield ("hosts", index, field), host[field]
         if "endpoint" in self.values:
             yield ("endpoint",), rules.parse_login(self.values["endpoint"]).host
+        if "vip" in self.values:
+            yield ("vip",), self.values["vip"]
 
     def check_files(self, folder: Path) -> None:
         """Report local files and folders that do not exist."""

@@ -71,6 +71,14 @@ def node_address_fault(text: str) -> str | None:
     return host_fault(text)
 
 
+def vip_fault(text: str) -> str | None:
+    """Why a virtual IP is invalid: kube-vip announces it by ARP."""
+    address = address_of(text)
+    if address is None or address.version != 4 or any(address in network for network in _RESERVED):
+        return f"found {text[:60]!r}, expected an IPv4 address of the control planes' own subnet that nobody has"
+    return None
+
+
 def node_fault(text: str) -> str | None:
     return "a part of the name between dots begins or ends with -, or is empty" if _has_bad_part(text) else None
 

@@ -89,7 +89,7 @@ def proxies(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
     if not any(variables.get(name) for name in ("http_proxy", "https_proxy", "all_proxy")):
         return
     direct = variables.get("no_proxy", "")
-    own = [facts.source_address] if facts.source_address else []
+    own = [text for text in (facts.source_address, spec.vip) if text]
     missing = [wanted for wanted in (spec.network.pods, spec.network.services, *own) if not _is_direct(wanted, direct)]
     if missing:
         yield HostProblem(
@@ -171,6 +171,27 @@ def one_link(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> Problems:
                 )
 
 
+def virtual_ip(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:
+    """kube-vip announces its address on the link of the node's own one, and nobody else may have it."""
+    if not spec.vip or host.role != "control-plane":
+        return
+    link = _network(_link(host, facts))
+    if link is not None and ipaddress.ip_address(spec.vip) not in link:
+        yield HostProblem(
+            host=facts.name,
+            check="vip",
+            message=f"it is on {link}, and {spec.vip} is not: kube-vip moves an address within one subnet",
+            remedy="vip: an address of the control planes' subnet that nobody has; or `endpoint`, a load balancer's",
+        )
+    if not is_ours(spec, facts) and spec.vip in [entry.partition("/")[0] for entry in facts.addresses]:
+        yield HostProblem(
+            host=facts.name,
+            check="vip",
+            message=f"it has the address {spec.vip} itself, which is to move between control planes",
+            remedy="vip: an address that nobody has",
+        )
+
+
 def _link(host: HostSpec, facts: HostFacts) -> str:
     """The subnet of the node's address."""
     address = host.node_address or facts.source_address
@@ -207,4 +228,4 @@ def vxlan(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
         )
 
 
-CHECKS = (vxlan, ports, firewall, proxies, way_out, overlaps)
+CHECKS = (vxlan, virtual_ip, ports, firewall, proxies, way_out, overlaps)

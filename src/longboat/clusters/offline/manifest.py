@@ -93,7 +93,8 @@ def wanted_images(spec: ClusterSpec) -> tuple[str, ...]:
     """Images without which no pod starts; a custom network and add-ons may need more."""
     kubernetes = [f"registry.k8s.io/{name}:v{spec.versions.kubernetes}" for name in _KUBERNETES_IMAGES]
     plugin = [spec.versions.device_plugin_image] if "gpu" in spec.addons else []
-    return (f"registry.k8s.io/pause:{spec.versions.pause}", *kubernetes, *plugin, *longboat_image(spec))
+    vip = [spec.versions.kube_vip_image] if spec.vip else []
+    return (f"registry.k8s.io/pause:{spec.versions.pause}", *kubernetes, *plugin, *vip, *longboat_image(spec))
 
 
 def longboat_image(spec: ClusterSpec) -> list[str]:

@@ -27,6 +27,10 @@ PIN_FILE = "/etc/apt/preferences.d/longboat-nvidia"
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 FIRST_TURING = 0x1E00
 """PCI devices from here on are of the architecture Turing or later, which the open kernel modules need."""
+FIRST_BLACKWELL = 0x2900
+"""From here on only the open kernel modules work. Debian's security updates leave these behind the driver's other
+packages, which want their very version, so its own modules are taken for all earlier GPUs.
+"""
 INSTALL_S = 1800.0  # the driver is half a gigabyte, and its kernel modules are compiled
 RESTART_S = 120.0  # of the check afterwards: modprobe and nvidia-smi take a minute with eight GPUs at most
 _FEW = r"[A-Za-z0-9._+~-]{1,128}"
@@ -132,7 +136,7 @@ def driver_packages(spec: ClusterSpec, facts: HostFacts) -> list[str]:
     A host that is a container gets its kernel modules from outside.
     """
     branch, is_apt = spec.versions.driver, facts.package_manager == "apt"
-    is_open = not any(_is_before_turing(device.device) for device in facts.gpus)
+    is_open = not any(0 < _number(device.device) < FIRST_TURING for device in facts.gpus)
     headers = [] if facts.container else [_plain(f"{'linux-headers' if is_apt else 'kernel-devel'}-{facts.kernel}")]
     if spec.driver == "nvidia":
         name = "nvidia-open" if is_open else "cuda-drivers"
@@ -140,11 +144,12 @@ def driver_packages(spec: ClusterSpec, facts: HostFacts) -> list[str]:
     if facts.os_id == "ubuntu":
         flavour = "-open" if is_open else ""
         return [*headers, f"nvidia-headless-{branch}-server{flavour}", f"nvidia-utils-{branch}-server"]
-    return [*headers, "nvidia-open-kernel-dkms" if is_open else "nvidia-kernel-dkms", "nvidia-smi", "libcuda1"]
+    is_blackwell = any(_number(device.device) >= FIRST_BLACKWELL for device in facts.gpus)
+    return [*headers, "nvidia-open-kernel-dkms" if is_blackwell else "nvidia-kernel-dkms", "nvidia-smi", "libcuda1"]
 
 
-def _is_before_turing(device: str) -> bool:
-    return bool(re.fullmatch("0x[0-9a-f]{4}", device)) and int(device, 16) < FIRST_TURING
+def _number(device: str) -> int:
+    return int(device, 16) if re.fullmatch("0x[0-9a-f]{4}", device) else 0
 
 
 def works(host: HostSpec, facts: HostFacts) -> Step:

@@ -25,6 +25,7 @@ def plan_hosts(
     _refuse_upgrades(spec, facts)
     _refuse_second_cluster(spec, facts)
     _refuse_other_network(spec, facts)
+    _refuse_other_address(spec, facts)
     return ClusterPlan(
         hosts=tuple(
             _plan_host(spec, host, facts[host.name], keys, references) for host in spec.hosts if host.name in facts
@@ -70,6 +71,19 @@ def _refuse_other_network(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> 
             raise Refused(
                 f"{host.name} has the network {has[0]}, the file asks for {spec.network.kind}: pods would be cut off",
                 hint=f"network: {has[0]} keeps it; longboat cluster down, then up, changes it",
+            )
+
+
+def _refuse_other_address(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
+    """Refuse to change the virtual IP of a cluster that runs: all its certificates and kubeconfigs name it."""
+    for host in (facts[host.name] for host in spec.control_planes if host.name in facts):
+        done = dict(host.done)
+        has = done.get("vip", "")
+        if "kubernetes" in done and has != (spec.vip or ""):
+            was, now = (f"vip: {text}" if text else "no vip" for text in (has, spec.vip))
+            raise Refused(
+                f"{host.name} was made with {was}, the file has {now}: nobody would find the API server any more",
+                hint=f"{was} keeps it; longboat cluster down, then up, changes it",
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from longboat.clusters import virtual_ip
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan.journal_shell import undo
 from longboat.clusters.plan.runtime import SOCKET, uses_systemd_cgroups
@@ -132,7 +133,7 @@ class JoinTicket(Value, frozen=True):
 
 
 def endpoint(spec: ClusterSpec, address: str) -> str:
-    wanted = spec.endpoint or address
+    wanted = spec.endpoint or spec.vip or address
     return wanted if ":" in wanted else f"{wanted}:{API_PORT}"
 
 
@@ -280,25 +281,32 @@ sync {STARTED} 2>/dev/null || sync
 """
 
 
-def init(host: HostSpec) -> Step:
-    script = undo("kubernetes", RESET) + _UNLESS_MEMBER + _CALL
-    script += """initialize() { kubeadm init --config /run/longboat-kubeadm.yaml --skip-token-print; }
-# A slow machine misses one of kubeadm's time limits; the second time its images and caches are warm.
+def init(host: HostSpec, vip: str = "") -> Step:
+    """`vip`: shell functions that bring the virtual IP, and its undo (`_virtual_ip`)."""
+    call = "kubeadm init --config /run/longboat-kubeadm.yaml --skip-token-print"
+    if vip:
+        call = f"put_vip {virtual_ip.FIRST_KUBECONFIG} && {call} && put_vip {virtual_ip.KUBECONFIG} && vip_answers"
+    script = vip + undo("kubernetes", RESET) + _UNLESS_MEMBER + ("vip_is_free\n" if vip else "") + _CALL
+    script += f"initialize() {{ {call}; }}\n"
+    script += """# A slow machine misses one of kubeadm's time limits; the second time its images and caches are warm.
 initialize || {
     say "kubeadm init failed, once more"
     reset_host
     initialize
 }
-done_with kubernetes member
-rm -f /var/lib/longboat/joining
 """
+    script += "keep_vip\n" if vip else ""
+    script += f"done_with kubernetes member\nrm -f {STARTED}\n"
     title = "make the control plane (kubeadm init)"
     return Step(host=host.name, name="init", title=title, script=script, kind="init", timeout_s=900.0)
 
 
-def join(host: HostSpec, after: str) -> Step:
-    script = undo("kubernetes", RESET) + _UNLESS_MEMBER + _CALL
-    script += f"kubeadm join --config /run/longboat-kubeadm.yaml\ndone_with kubernetes member\nrm -f {STARTED}\n"
+def join(host: HostSpec, after: str, vip: str = "") -> Step:
+    script = (
+        vip + undo("kubernetes", RESET) + _UNLESS_MEMBER + _CALL + "kubeadm join --config /run/longboat-kubeadm.yaml\n"
+    )
+    script += f"put_vip {virtual_ip.KUBECONFIG}\nkeep_vip\n" if vip else ""
+    script += f"done_with kubernetes member\nrm -f {STARTED}\n"
     title = f"join {'as a control plane' if host.role == 'control-plane' else 'as a worker'} (kubeadm join)"
     return Step(host=host.name, name="join", title=title, script=script, kind="join", needs=(after,), timeout_s=900.0)
 
@@ -306,11 +314,20 @@ def join(host: HostSpec, after: str) -> Step:
 def member(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
     """The init or join step, unless the host is a member."""
     first = spec.control_planes[0].name
+    vip = _virtual_ip(spec, host, facts)
     if facts.file(KUBELET) and "kubernetes" in dict(facts.done):
         return Kept(host=host.name, name="join" if host.name != first else "init", reason="part of the cluster")
     if host.name == first:
-        return init(host)
+        return init(host, vip)
     # Members of etcd join one after the other: it refuses a second one while the first is catching up.
     planes = [plane.name for plane in spec.control_planes]
     earlier = planes[planes.index(host.name) - 1] if host.name in planes else first
-    return join(host, f"{earlier}/{'init' if earlier == first else 'join'}")
+    return join(host, f"{earlier}/{'init' if earlier == first else 'join'}", vip)
+
+
+def _virtual_ip(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> str:
+    """What a control plane needs for a virtual IP. The address goes last on the way back, after kube-vip."""
+    if not spec.vip or host.role != "control-plane":
+        return ""
+    functions = virtual_ip.functions(spec, host.name, address_of(host, facts))
+    return functions + undo("vip", virtual_ip.undo_script(spec.vip))

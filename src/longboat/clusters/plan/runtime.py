@@ -122,6 +122,7 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequ
         f"registry.k8s.io/pause:{spec.versions.pause}",
         f"registry.k8s.io/kube-proxy:v{spec.versions.kubernetes}",
         *([spec.versions.device_plugin_image] if wants_gpus(spec, host, facts) else ()),
+        *([spec.versions.kube_vip_image] if spec.vip and host.role == "control-plane" else ()),
     ]
     wanted = [*every_node_runs, *references]
     if set(wanted) <= set(facts.images):
