@@ -21,9 +21,10 @@ STORED_RUNS = "/longboat/storage/longboat"
 class BoardSelection(Value, frozen=True):
     """Which runs a board shows: folders by name, or all in `runs` that match."""
 
-    runs: str  # the folder with a folder for each run
+    runs: str = ""  # the folder with a folder for each run
     names: tuple[str, ...] = ()  # NAME, or NAME=FOLDER where they differ
     labels: tuple[str, ...] = ()  # terms of a label selector
+    stores: tuple[str, ...] = ()  # NAME=URL: event files in object stores
 
 
 class ServerOptions(Value, frozen=True):
@@ -52,9 +53,10 @@ def board_job(
     base: Job | None = None,
 ) -> Job:
     """`base`: where it runs, its image and volumes, in a cluster; without code."""
-    words = ["--runs", selection.runs]
+    words = ["--runs", selection.runs] if selection.runs else []
     words += [word for name in selection.names for word in ("--run", name)]
     words += [word for label in selection.labels for word in ("--label", label)]
+    words += [word for store in selection.stores for word in ("--store", store)]
     words += ["--program", program] if program != "tensorboard" else []
     if base is not None:
         job = bench_job(base, "board", options)

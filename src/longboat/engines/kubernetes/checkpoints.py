@@ -55,9 +55,23 @@ def check_places(record: Record, act: str = "removed") -> None:
         )
 
 
+def store_of(snapshot: RunSnapshot, environment: Mapping[str, str]) -> str | None:
+    """The address of a run's checkpoints in an object store that the caller reaches; None: they are in none."""
+    if snapshot.record.checkpoint_store is None:
+        return None
+    check_places(snapshot.record, "read")
+    _reaching_variables(snapshot.record, environment)
+    return snapshot.record.checkpoint_store
+
+
 def _store(record: Record, environment: Mapping[str, str]) -> CheckpointPlace:
     from longboat.storage.inventory.store_place import StorePlace
 
+    return StorePlace(str(record.checkpoint_store), _reaching_variables(record, environment))
+
+
+def _reaching_variables(record: Record, environment: Mapping[str, str]) -> dict[str, str]:
+    """The caller's own, if they say which server it is."""
     url = str(record.checkpoint_store)
     variables = callers_variables(Home(environment=environment), environment)
     missing = places_to_set(record.job, url, variables)
@@ -67,7 +81,7 @@ def _store(record: Record, environment: Mapping[str, str]) -> CheckpointPlace:
             " record does not decide where credentials go",
             hint=f"set {' and '.join(variables_to_set(record.job))} in this shell if you trust them",
         )
-    return StorePlace(url, variables)
+    return variables
 
 
 class PodPlace:

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 
-from . import event_files
+from . import event_files, store_events
 from .relay import Relay
 from .serve import Bench, IdleClock, Missing, free_port, python_with, run_server
 
@@ -33,17 +33,30 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
                 clock.note_use()
         relay.close()
 
+    stores = _stores(bench, options.store)
+
+    def look() -> None:
+        folders = event_files.chosen(options.runs, options.run, options.label) if options.runs else []
+        event_files.link(logs, folders + [(name, store.folder) for name, store in stores])
+
     def link() -> None:
         while True:
             try:
-                event_files.link(logs, event_files.chosen(options.runs, options.run, options.label))
+                look()
             except OSError:
                 pass  # a run that is just being removed; the next look sees it gone
             if over.wait(LINK_S):
                 return
 
-    event_files.link(logs, event_files.chosen(options.runs, options.run, options.label))
-    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link)]
+    def copy() -> None:
+        while stores and not over.wait(store_events.LOOK_S):
+            for _, store in stores:
+                store.turn()
+
+    for _, store in stores:
+        store.turn()
+    look()
+    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link, copy)]
 
     def ready() -> None:
         for thread in threads:
@@ -56,6 +69,13 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
         return run_server([*command, *words], env, own, ready, clock.is_over)
     finally:
         over.set()
+
+
+def _stores(bench: Bench, words: list[str]) -> list[tuple[str, store_events.StoreEvents]]:
+    """By the name that is shown: `NAME=URL`."""
+    pairs = [word.partition("=") for word in words]
+    folders = [bench.path(os.path.join("stores", str(number))) for number in range(len(pairs))]
+    return [(name, store_events.StoreEvents(url, folder, os.environ)) for (name, _, url), folder in zip(pairs, folders)]
 
 
 def tensorboard(program: str) -> list[str]:

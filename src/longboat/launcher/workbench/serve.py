@@ -193,10 +193,11 @@ def parse(words: list[str]) -> argparse.Namespace:
         kind.add_argument("--edits", action="store_true")
         kind.add_argument("--open", action="store_const", const="0.0.0.0", default="127.0.0.1")
         if name == "board":
-            kind.add_argument("--runs", required=True)
+            kind.add_argument("--runs", default="")
             kind.add_argument("--program", default="tensorboard")
             kind.add_argument("--run", action="append", default=[])
             kind.add_argument("--label", action="append", default=[])
+            kind.add_argument("--store", action="append", default=[])
     for name in ("enter", "ssh", "save"):
         kind = kinds.add_parser(name, allow_abbrev=False)
         kind.add_argument("folder")

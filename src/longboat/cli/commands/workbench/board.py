@@ -39,6 +39,7 @@ PORT = 6006  # TensorBoard's own
 )
 @click.option("-d", "--detach", is_flag=True, help="Return once it is ready; it goes on.")
 @click.option("--no-browser", is_flag=True, help="Open no browser.")
+@click.option("--logs", multiple=True, metavar="[NAME=]URL", help="Event files below s3://, gs:// or az:// too.")
 @exposure_options
 @click.option("--image", metavar="IMAGE", help="In a cluster: an image with TensorBoard.")
 @click.option("--setup", metavar="COMMAND", help="In a cluster: run before, such as pip install tensorboard.")
@@ -49,26 +50,29 @@ def command(runs: tuple[str, ...], labels: tuple[str, ...], **options: Any) -> i
     """Show the TensorBoard curves of runs side by side; without RUN, of the latest. Prints the URL.
 
     Event files are found wherever a run wrote them: in its working copy, its artifacts or its checkpoints; in a
-    cluster, in the storage of the runs. The board is a run of its own: ps lists it, stop ends it.
+    cluster, in the storage of the runs and in the object store of their checkpoints. The board is a run of its own: ps
+    lists it, stop ends it.
     """
     if sum(map(bool, (runs, options["everything"], labels))) > 1:
         raise UsageError("RUN, --all and -l exclude each other", hint="longboat board RUN RUN shows these two")
     selector(labels)  # one that is none is refused here
     place = open_engine()
-    from longboat.workbench.jobs import ServerOptions, board_job
+    from longboat.workbench.jobs import BoardSelection, ServerOptions, board_job
 
     exposure = exposure_of(place, options, PORT)
-    selection = selected(place, runs, labels, everything=options["everything"])
+    is_named = runs or labels or options["everything"] or not options["logs"]
+    selection = selected(place, runs, labels, everything=options["everything"]) if is_named else BoardSelection()
+    selection = with_logs(selection, options["logs"])
     if place.name == "local":
         check_options(options)
         port = options["port"]
         server = ServerOptions(idle_s=options["idle"], port=port or PORT, is_exact=port is not None)
         job = board_job(selection, server, program=find_tensorboard())
     else:
-        check_storage(place)
+        check_storage(place, selection)
         is_open = exposure is not None
         server = ServerOptions(options["idle"], port=PORT if is_open else 0, is_exact=is_open, is_open=is_open)
-        job = board_job(selection, server, base=cluster_job(options))
+        job = board_job(selection, server, base=with_credentials(place, cluster_job(options), selection))
     return open_board(place, job, options, exposure)
 
 
@@ -78,11 +82,34 @@ def check_options(options: dict[str, Any]) -> None:
             raise UsageError(f"--{name} is for boards in a cluster", hint="here the installed TensorBoard is used")
 
 
-def check_storage(place: Engine) -> None:
-    """A board in a cluster reads what the runs wrote to their storage: without one there is nothing to read."""
+def with_logs(selection: BoardSelection, words: Sequence[str]) -> BoardSelection:
+    if not words:
+        return selection
+    import msgspec
+
+    from longboat.workbench.stores import named_stores
+
+    return msgspec.structs.replace(selection, stores=(*selection.stores, *named_stores(words)))
+
+
+def with_credentials(place: Engine, job: Job, selection: BoardSelection) -> Job:
+    """The caller's own, where the board reads an object store."""
     from longboat.engines.kubernetes.engine import KubernetesEngine
 
-    if isinstance(place, KubernetesEngine) and place.settings.storage is None:
+    if not selection.stores or not isinstance(place, KubernetesEngine):
+        return job
+    import msgspec
+
+    from longboat.workbench.stores import credentials
+
+    return msgspec.structs.replace(job, secrets=credentials(place))
+
+
+def check_storage(place: Engine, selection: BoardSelection) -> None:
+    """A board in a cluster reads what the runs wrote to a storage: without any there is nothing to read."""
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+
+    if isinstance(place, KubernetesEngine) and place.settings.storage is None and not selection.stores:
         raise Refused(
             "runs of this cluster have no storage: their curves go with their pods",
             hint="`longboat config set kubernetes.storage.claim NAME`; longboat metrics RUN shows curves without it",
@@ -119,10 +146,13 @@ def selected(place: Engine, runs: Sequence[str], labels: Sequence[str], *, every
         chosen = [run for run in known if run.name in meant]
     if isinstance(place, LocalEngine):
         return BoardSelection(runs=str(place.home.runs), names=tuple(run.name for run in chosen))
+    from longboat.engines.kubernetes.engine import KubernetesEngine
     from longboat.engines.kubernetes.manifests.volumes import run_folder
+    from longboat.workbench.stores import stores_of
 
+    assert isinstance(place, KubernetesEngine)
     folders = tuple(f"{run.name}={run_folder(run.name, run.uid)}" for run in chosen)
-    return BoardSelection(runs=STORED_RUNS, names=folders)
+    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores_of(place, chosen))
 
 
 def find_tensorboard() -> str:
