@@ -18,7 +18,6 @@ from longboat.engines.shared.home import Home
 from longboat.engines.shared.secrets import list_secrets
 from longboat.storage.urls import is_object_url, object_url
 
-
 FILES = ("_FILE", "_BUNDLE", "_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS")
 """Ends of names of variables that lead to files of this machine, which a pod has not."""
 
