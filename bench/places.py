@@ -1,4 +1,5 @@
-"""`longboat run --on` over five clusters: asking all of them, against asking the slowest alone.
+"""`longboat run --on` over five clusters: asking all of them, against asking the slowest alone. In one process, and as
+the whole command.
 
 python bench/places.py
 
@@ -80,10 +81,51 @@ def of_places(ground: grounds.Ground, kubeconfigs: list[str]) -> dict[str, float
 
     alone = [seconds([name]) for name in kubeconfigs]
     together = seconds(kubeconfigs)
+    slowest, five = of_commands(ground, kubeconfigs)
     return {
         "the slowest alone: s": max(alone),
         "all five: s": together,
         "all five / the slowest": together / max(alone),
+        "the whole command, the slowest alone: s": slowest,
+        "the whole command, all five: s": five,
+        "the whole command, all five / the slowest": five / slowest,
+    }
+
+
+def of_commands(ground: grounds.Ground, kubeconfigs: list[str]) -> tuple[float, float]:
+    """`longboat run --on A,B,C,D,E --dry-run -o json`, and the same with the slowest and this machine; in turns."""
+    names = [f"c{number}" for number in range(len(kubeconfigs))]
+    path = ground.folder / "all"
+    path.write_text(json.dumps(merged(dict(zip(names, kubeconfigs)))))
+    environment = {**ground.environment, "KUBECONFIG": str(path)}
+    job = ["--gpus", "8", "--nodes", "4", "--workdir", "none", "--", "true"]
+
+    def seconds(on: str) -> float:
+        words = [grounds.longboat(), "run", "--on", on, "--dry-run", "-o", "json", *job]
+        began = time.perf_counter()
+        done = subprocess.run(words, env=environment, cwd=ground.folder, capture_output=True, text=True)
+        wall = time.perf_counter() - began
+        assert done.returncode == 0, done.stderr
+        answers = {place["name"]: place["outlook"]["answer"] for place in json.loads(done.stdout)["places"]}
+        assert {answers[name] for name in on.split(",") if name != "local"} == {"now"}, answers
+        return wall
+
+    pairs = [(seconds(f"{names[-1]},local"), seconds(",".join(names))) for _ in range(TIMES)]
+    return min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
+
+
+def merged(kubeconfigs: dict[str, str]) -> dict[str, object]:
+    """One kubeconfig of several, each with one context."""
+    import yaml
+
+    bodies = {name: yaml.safe_load(Path(path).read_text()) for name, path in kubeconfigs.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{**body["clusters"][0], "name": name} for name, body in bodies.items()],
+        "users": [{**body["users"][0], "name": name} for name, body in bodies.items()],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in bodies],
+        "current-context": next(iter(bodies)),
     }
 
 

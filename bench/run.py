@@ -45,6 +45,7 @@ PARTS = {
     "listed_runs": "`ps` of 1,000 runs of which 100 wait",
     "ui": "The dashboard with 10,000 runs",
     "places": "`run --on` over five clusters that answer after 0 to 200 ms",
+    "orders": "From a gang that was submitted to the order of its machines (simulated nodes)",
     "services": "Autoscaler and controller while 20 runs pass (simulated nodes)",
     "hosts": "Machines over SSH (four containers with sshd on this machine's cores)",
     "fitting": "Fitting gangs to nodes (CPU seconds)",

@@ -20,6 +20,11 @@ def test_a_host_that_does_not_answer_is_unsettled() -> None:
     assert caught.value.is_unsettled and "127.0.0.1:9" in caught.value.message and "secret" not in str(caught.value)
 
 
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(RestFault, match="NoAddress: foo: unknown url type"):
+        RestClient("foo").send("GET", "/x", "secret")
+
+
 def test_errors_are_read_with_their_parts() -> None:
     azure = fault_of(
         409, {"code": "Conflict", "message": "a", "details": [{"code": "QuotaExceeded", "message": "b\n c"}]}

@@ -21,6 +21,7 @@ def test_a_guess_is_made_only_where_it_is_likely() -> None:
     names = ["--procs", "--nodes", "--gpus", "status", "Train.py"]
     assert [nearest(name, names) for name in ("--epochs", "bogus", "x", "")] == [[], [], [], []]
     assert nearest("--node", names) == ["--nodes"] and nearest("noeds", names) == ["--nodes"]
+    assert nearest("us-esat-1", ["us-west-1", "us-east-1"]) == ["us-east-1"], "the same letters in another order"
     assert nearest("stats", names) == ["status"] and nearest("trian.py", names) == ["Train.py"]
 
 

@@ -65,13 +65,15 @@ class RestClient:
         sent = {"User-Agent": "longboat", "Accept": "application/json", "Authorization": f"Bearer {token}", **headers}
         if data is not None:
             sent["Content-Type"] = "application/json"
-        request = urllib.request.Request(url, data, sent, method=method)
         try:
+            request = urllib.request.Request(url, data, sent, method=method)
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
                 return RestAnswer(answer.status, _lower(answer.headers), _decoded(answer.read(MOST_BYTES + 1)))
         except urllib.error.HTTPError as error:
             with error:
                 raise _fault(error.code, error.read(_MOST_WORDS)) from None
+        except ValueError as error:  # of an address that a variable names
+            raise RestFault(0, "NoAddress", f"{self.base[:100]}: {error}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise RestFault(0, type(error).__name__, f"{urlsplit(url).netloc}: {reason}") from None

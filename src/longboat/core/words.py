@@ -19,8 +19,10 @@ def nearest(name: str, names: Iterable[str], most: int = 1) -> list[str]:
     """The names that were probably meant, best first."""
     import difflib  # only when something was misspelt
 
-    bare = {known.strip("-").lower(): known for known in names}
-    return [bare[near] for near in difflib.get_close_matches(name.strip("-").lower()[:60], bare, most, NEAR)]
+    bare, wanted = {known.strip("-").lower(): known for known in names}, name.strip("-").lower()[:60]
+    near = difflib.get_close_matches(wanted, bare, most + 2, NEAR)
+    near.sort(key=lambda each: sorted(each) != sorted(wanted))  # the same letters in another order are likeliest
+    return [bare[each] for each in near[:most]]
 
 
 def counted(count: float, noun: str) -> str:

@@ -42,6 +42,15 @@ def test_the_place_that_answers_runs_it_and_lists_name_the_other(places: Longboa
     assert places("gpus").out.splitlines()[1].split() == ["local", "GPU", "-", "1", "1", "1", "1", "own"]
 
 
+def test_a_run_that_is_named_is_looked_for_in_all_of_them(places: Longboat) -> None:
+    places("run", "--on", "local", "--name", "first", "train.py", "--epochs", "1")
+    done = places("run", "--on", "away,local", "--after", "first", "train.py", "--epochs", "1")
+    assert "on local: room now" in done.err and done.out == "epoch 0\n"
+    done = places("run", "--on", "away,local", "--resume", "first", "train.py", code=202)
+    assert "no complete checkpoint to resume from" in done.err, "it was found: it has none"
+    assert "no-such-host" in places("run", "--on", "away,local", "--after", "gone", "train.py", code=205).err
+
+
 def test_what_no_place_runs_and_what_takes_one_place(places: Longboat) -> None:
     done = places("run", "--on", "mine", "--gpus", "2", "train.py", code=205)
     assert "not on local: can never run it" in done.err

@@ -57,6 +57,25 @@ hosts: [a]
     ]
 
 
+def test_hints_for_what_yaml_reads_otherwise(tmp_path: Path) -> None:
+    pool = "{name: a, type: Standard_D4s_v5, zones: [1]}"
+    (tmp_path / "cluster.yaml").write_text(f"name: lab\nkind: azure\nregion: westeurope\npools:\n- {pool}\n")
+    with pytest.raises(JobError) as caught:
+        read_cluster(tmp_path / "cluster.yaml")
+    (problem,) = caught.value.problems
+    assert str(problem).endswith("cluster.yaml:5:44: pools.0.zones.0: found the number 1, expected one of 1, 2, 3")
+    assert problem.hint == 'quote it: "1"'
+    one = "network: {zones: [us-east-1a]}\npools: [{name: a, type: m5.large}]\n"
+    assert problems(f"name: lab\nkind: aws\nregion: us-east-1\n{one}", tmp_path) == [
+        "4:18: network.zones: found 1 item, expected a list of zones, 2 to 6 of them"
+    ]
+
+
+def test_regions_in_china_are_known(tmp_path: Path) -> None:
+    text = "name: lab\nkind: aws\nregion: cn-north-1\npools: [{name: a, type: m5.large}]\n"
+    assert cloud(text, tmp_path).region == "cn-north-1"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

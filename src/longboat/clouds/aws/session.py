@@ -113,7 +113,11 @@ class AwsSession:
                 read_timeout=_READ_S,
                 user_agent_extra="longboat",
             )
-            self._clients[service] = self._session.create_client(service, region_name=self.region, config=config)
+            try:
+                self._clients[service] = self._session.create_client(service, region_name=self.region, config=config)
+            except ValueError as error:
+                hint = "AWS_ENDPOINT_URL and endpoint_url of ~/.aws/config are addresses, such as https://HOST"
+                raise EngineError(f"AWS cannot be asked: {error}", hint=hint) from None
         return self._clients[service]
 
 

@@ -77,11 +77,11 @@ class AzureSession:
             message = "Azure is asked with azure-identity, which is not installed: pip install 'longboat[azure]'"
             raise RestFault(401, NO_LIBRARY, message) from None
         logging.getLogger("azure").setLevel(logging.ERROR)  # else it tells every way that it tried
-        if self._credential is None:
-            self._credential = DefaultAzureCredential()
         try:
+            if self._credential is None:
+                self._credential = DefaultAzureCredential()
             given = self._credential.get_token(f"{ENDPOINT}/.default")
-        except (ClientAuthenticationError, CredentialUnavailableError) as error:
+        except (ClientAuthenticationError, CredentialUnavailableError, ValueError) as error:  # also an id that is none
             raise RestFault(401, NO_CREDENTIALS, str(error).splitlines()[0][:300]) from None
         self._token = given.token, float(given.expires_on)
         return self._token[0]

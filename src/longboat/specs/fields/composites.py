@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from longboat.core.jobs import Value
+from longboat.core.words import counted
 from longboat.specs.fields.other_names import is_named, our_name
 from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, nearest, quote, text_fault
 from longboat.specs.yaml.yaml_tree import YamlNode
@@ -127,7 +128,10 @@ class ListOf(Value, frozen=True):
             at.wrong(node, self.expected)
             return None
         if not self.least <= len(nodes) <= self.most:
-            at.problem(node, f"found {len(nodes)} items, expected {self.expected}, {self.least} to {self.most} of them")
+            at.problem(
+                node,
+                f"found {counted(len(nodes), 'item')}, expected {self.expected}, {self.least} to {self.most} of them",
+            )
             return None
         indexed = isinstance(node.value, list)
         return tuple(self.item.read(each, at.into(index) if indexed else at) for index, each in enumerate(nodes))

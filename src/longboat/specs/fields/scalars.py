@@ -187,7 +187,8 @@ class ChoiceOf(Value, frozen=True):
         if isinstance(node.value, str) and node.value in self.options:
             return node.value
         close = nearest(node.value, self.options) if isinstance(node.value, str) else ""
-        at.wrong(node, self.expected + close)
+        is_bare = not isinstance(node.value, str) and node.text in self.options
+        at.wrong(node, self.expected + close, hint=f'quote it: "{node.text}"' if is_bare else None)
         return None
 
     def schema(self) -> dict[str, Any]:

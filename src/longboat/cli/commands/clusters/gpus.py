@@ -59,6 +59,9 @@ def show_machines(kind: str | None, output: str) -> int:
     from longboat.multicluster.prices import gpu_machines, notes
 
     machines = [pair for pair in gpu_machines() if is_named(kind, pair[1].gpu)]
+    if not machines and output == "table":
+        say(f"no machine type of the clouds' tables has GPUs called {kind}")
+        return 0
     rows = [
         (
             cloud, machine.type, machine.gpus, machine.gpu, f"{machine.gpu_memory_gib:g} GiB", machine.cpus,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from longboat.multicluster.ask import NamedEngine
     from longboat.multicluster.decide import AskedPlace, Choice
     from longboat.multicluster.failover import Failover
+    from longboat.specs.read import LoadedJob
 
 UNIQUE_BYTES = 3
 """A moving run has the same name everywhere, so that it is known again; no other run has it by chance."""
@@ -26,11 +27,11 @@ UNIQUE_BYTES = 3
 
 def run_several(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any]) -> int:
     from longboat.cli.commands.jobs import run as single
-    from longboat.cli.input.loading import load, submission_of
+    from longboat.cli.input.loading import submission_of
     from longboat.sdk.submit import check_single
 
     places = open_places(several_names(), quiet=True)
-    loaded = load(words, command, options, places[0].engine)
+    loaded = load_by_one(words, command, options, places)
     check_single(loaded.job)
     submission = submission_of(loaded, options["run_id"], in_place=options["in_place"])
     quiet = options["quiet"]
@@ -49,6 +50,25 @@ def run_several(words: tuple[str, ...], command: tuple[str, ...], options: dict[
         return show_plan(chosen.engine.plan(submission), (), None)
     (opened,) = open_places([chosen.name], quiet=quiet)  # this one's notices are shown
     return single.submit(opened.engine, submission, options)
+
+
+def load_by_one(
+    words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any], places: Sequence[NamedEngine]
+) -> LoadedJob:
+    """By the first place that has the runs that `--after` and `--resume` name: others may be away, or not have them."""
+    from longboat.cli.input.loading import load
+
+    *others, last = places if options.get("after") or options.get("resume") else places[:1]
+    first: LongboatError | None = None
+    for place in others:
+        try:
+            return load(words, command, options, place.engine)
+        except (NotFound, EngineError) as error:
+            first = first or error
+    try:
+        return load(words, command, options, last.engine)
+    except (NotFound, EngineError) as error:
+        raise first or error from None
 
 
 def claim_notices(submission: Submission) -> list[str]:
