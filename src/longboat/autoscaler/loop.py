@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from longboat.autoscaler.act.actuator import Actuator
 from longboat.autoscaler.act.idle_marks import UnwrittenMarks
+from longboat.autoscaler.act.termination_notices import taint_leaving
 from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.model.config import LONGEST_LEAST_S, AutoscalerConfig
 from longboat.autoscaler.model.turn import ActionResult, LoopTurn, TurnListener
@@ -108,7 +109,9 @@ class AutoscalerLoop:
         self._marks.keep(plan)
         decide_s = time.process_time() - before
         if not self.config.is_dry:
-            results += self._actuator.perform(plan, observed.snapshot, observed.instances, observed.blind)
+            nodes, machines = observed.objects.get("Node", []), observed.instances
+            results += taint_leaving(self._client, nodes, machines, self._may_work)  # first: every second counts
+            results += self._actuator.perform(plan, observed.snapshot, machines, observed.blind)
         turn = LoopTurn(
             now=observed.now,
             snapshot=snapshot,

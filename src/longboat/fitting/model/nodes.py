@@ -12,6 +12,8 @@ from longboat.fitting.model.selectors import number_of
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 REFUSING = ("NoSchedule", "NoExecute")
+LEAVING = "longboat.dev/leaving"
+"""Taint of a node that is about to go: the autoscaler sets it where a provider takes a machine back."""
 
 
 class Taint(Value, frozen=True):

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.observe.node_notices import LEAVING, LeavingNodes, TerminationNotice, notice_of
+from longboat.engines.kubernetes.observe.node_notices import LeavingNodes, TerminationNotice, notice_of
 from longboat.engines.kubernetes.observe.snapshot import host_view
+from longboat.fitting.model.nodes import LEAVING
 
 
 def node(*taints: str, name: str = "n1", effect: str = "NoSchedule") -> dict[str, Any]:

@@ -9,10 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from longboat.core.jobs import Value
-from longboat.fitting.model.nodes import HOSTNAME, REFUSING, taints_of
+from longboat.fitting.model.nodes import HOSTNAME, LEAVING, REFUSING, taints_of
 
-LEAVING = "longboat.dev/leaving"
-"""Taint of a node whose machine a provider of Longboat's autoscaler is told to take back."""
 LEAST_S = 30.0
 """Between notice and end of spot machines, because Google and Azure promise no more."""
 AWS_LEAST_S = 120.0
