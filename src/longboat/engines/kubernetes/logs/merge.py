@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from longboat.core.errors import LongboatError
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.follow import LiveLogs, list_pods, merged
+from longboat.engines.kubernetes.logs.lack_notices import GONE, KEPT, MACHINE, LackNotices
 from longboat.engines.kubernetes.logs.lines import PodLine, is_piece, lines_of_pod, split_key, to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tail_lines
@@ -53,6 +54,7 @@ class RunLogs:
         self._record = record
         self._query = query
         self._notice = on_notice or (lambda text: None)
+        self._lacks = LackNotices(self._notice)
         self._on_pod = on_pod or (lambda pod: None)
         self._logs: dict[tuple[int, str], NodeLog] = {}
         self._lasting = ExitStack()
@@ -70,6 +72,7 @@ class RunLogs:
     def past(self, state: State) -> Iterator[LogLine]:
         """All existing lines. `state`: as just observed."""
         self._read_all(self._spool, state)
+        self._lacks.finish()
         lines, query = self._spool.lines(self._query), self._query
         yield from lines if query.tail is None else last_lines(lines, query.tail, of_all=query.tail_of_all)
 
@@ -80,7 +83,8 @@ class RunLogs:
         started = [view for view in views if view.is_started and view not in silent]
         absent = self._absent(state, {(view.attempt, view.node) for view in views})
         for view in silent:  # an API server that asks a dead kubelet takes half a minute to say so
-            self._notice(f"the log of {view.node} cannot be read from its machine: node {view.host} is not ready")
+            text = f"the log of {view.node} cannot be read from its machine: node {view.host} is not ready"
+            self._lacks.tell(MACHINE, text)
             absent.append((view.attempt, view.node, {}))
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="logs") as pool:
             for future in [pool.submit(self._read_pod, spool, view) for view in started]:
@@ -122,7 +126,7 @@ class RunLogs:
         except Invalid:
             return None  # its container has not started
         except ApiError as error:
-            self._notice(f"the log of {view.node} cannot be read from its machine: {error.message}")
+            self._lacks.tell(MACHINE, f"the log of {view.node} cannot be read from its machine: {error.message}")
             log.log.is_gone = True
         part.flush()
         log.source.fills = True
@@ -131,14 +135,15 @@ class RunLogs:
     def _read_rest(self, spool: LogSpool, state: State, attempt: int, node: str, seen: dict[str, int]) -> None:
         """Read the log of a node whose pod is gone from its copies."""
         part = spool.part(attempt, node)
+        kind = GONE
         try:
             lines, notice = self._kept.rest(attempt, node, seen, state)
             part.put(lines)
         except LongboatError as error:
-            lines, notice = iter(()), f"the log of {node} cannot be read from the storage: {error.message}"
+            kind, notice = KEPT, f"the log of {node} cannot be read from the storage: {error.message}"
         part.flush()
         if notice:
-            self._notice(notice)
+            self._lacks.tell(kind, notice)
 
     def _absent(self, state: State, there: set[tuple[int, str]]) -> list[tuple[int, str, dict[str, int]]]:
         """Nodes of attempts that have been, whose pods are gone."""
