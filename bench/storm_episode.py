@@ -221,7 +221,7 @@ class PlayedEpisode(ABC):
         status = self.engine.status(self.run_name)
         if waited.returncode != status.exit_code:
             self.complaints.append(f"wait returned {waited.returncode}, the run has {status.exit_code}")
-        lines = list(self.engine.logs(self.run_name, LogQuery()))
+        lines = self.read_log()
         after = Aftermath(self.episode, self.witness, status, self.fallen, keeps_dead=self.keeps_dead)
         self.complaints += after.complaints(lines, self.checkpoints(status))
         self.complaints += steps_that_fell(self.seen)
@@ -232,6 +232,9 @@ class PlayedEpisode(ABC):
         self.check_listed("at the end")
         self.check_place(status)
         self.remove()
+
+    def read_log(self) -> list[LogLine]:
+        return list(self.engine.logs(self.run_name, LogQuery()))
 
     def check_follower(self, follower: subprocess.Popen[bytes], lines: Sequence[LogLine]) -> None:
         """It shows each line once, and all that are kept unless it says which it cannot have."""

@@ -25,7 +25,7 @@ from typing import Any
 
 import grounds
 from longboat.core.errors import LongboatError
-from longboat.core.runs import RunStatus
+from longboat.core.runs import LogLine, RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.kubeapi.kinds import (
@@ -163,7 +163,10 @@ class PodEpisode(PlayedEpisode):
         settings |= {"queue": self.namespace} if town.flavour == "kueue" else {}
         (self.home / "config.yaml").write_text(json.dumps({"engine": "kubernetes", "kubernetes": settings}))
         self.environment |= {"KUBECONFIG": self.town.ground.environment["KUBECONFIG"]}
-        self.engine: KubernetesEngine = KubernetesEngine(namespace=self.namespace, environment=self.environment)
+        self.notices: list[str] = []
+        self.engine: KubernetesEngine = KubernetesEngine(
+            namespace=self.namespace, environment=self.environment, on_notice=self.notices.append
+        )
         client = self.engine.client
         body = {"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": self.namespace}}
         until(lambda: self.calm(lambda: client.apply(body)), "there is a namespace")
@@ -267,6 +270,21 @@ class PodEpisode(PlayedEpisode):
         gate = {(LEASE.kind, GATE)}
         files = [str(path) for path in self.storage.rglob("*") if path.is_file()]
         return [*(f"{kind} {name}" for kind, name in objects if (kind, name) not in KEPT | gate), *files]
+
+    def read_log(self) -> list[LogLine]:
+        """Others may have cut off a node or killed a server: what cannot be read now is read a moment later."""
+        lines: list[LogLine] = []
+
+        def is_whole() -> bool:
+            self.notices.clear()
+            with contextlib.suppress(LongboatError):
+                lines[:] = super(PodEpisode, self).read_log()
+                return not any("cannot be read" in notice for notice in self.notices)
+            return False
+
+        with self.waited("its log cannot be read", lambda: self.notices):
+            until(is_whole, "its log can be read", 90.0)
+        return lines
 
     def keep(self) -> None:
         """What the cluster has of the run, its storage, and the controller's log."""
