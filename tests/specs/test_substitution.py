@@ -30,6 +30,12 @@ def test_an_undefined_variable_in_a_field_that_must_be_there(read: Reader) -> No
     assert "the variable DATA_URL is not set" in problem.message
 
 
+def test_what_follows_from_an_undefined_variable_is_not_read_on(read: Reader) -> None:
+    """The parameters' own complaint is not shown, and they are not parameters all the same."""
+    problems = read.problems("name: a\nrun: x\nsweep:\n  lr: a ${sweep.lr}\n")
+    assert [problem.path for problem in problems] == ["sweep.lr"]
+
+
 def test_a_substituted_value_is_not_shown(read: Reader) -> None:
     text = read.says("run: x\nqueue: ${TOKEN}", environment={"TOKEN": "Very Secret"})
     assert "Secret" not in text and "${TOKEN}" in text

@@ -60,9 +60,9 @@ def _scalar(node: YamlNode, at: FieldPath, environment: Mapping[str, str]) -> Ya
             return ""
         return default
 
-    before = len(at.mistakes.problems)
+    before = at.mistakes.count
     text = _PATTERN.sub(replaced, node.text)
-    if len(at.mistakes.problems) > before:
+    if at.mistakes.count > before:
         at.mistakes.settle(node.place, at.path)
     meant = resolve(text) if node.plain else text
     value = text if meant is None or isinstance(meant, str) else meant

@@ -69,7 +69,7 @@ def _source(values: dict[str, Any], node: YamlNode, at: FieldPath) -> SoftwareSo
 def _network(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Network | None:
     values.setdefault("kind", "manifest" if "manifest" in values else "routes")
     network = Network(**values)
-    before = len(at.mistakes.problems)
+    before = at.mistakes.count
     if (network.kind == "manifest") != (network.manifest is not None):
         at.problem(node, "the kind manifest and the field manifest belong together", hint="manifest: FILE")
     pods, services = IPv4Network(network.pods), IPv4Network(network.services)
@@ -77,7 +77,7 @@ def _network(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Network |
         at.problem(node, f"pods ({pods}) and services ({services}) overlap, expected two networks")
     if not 12 <= services.prefixlen <= 24:
         at.problem(node, f"services is a network from /12 to /24, found {services}")
-    return network if len(at.mistakes.problems) == before else None
+    return network if at.mistakes.count == before else None
 
 
 def _storage(values: dict[str, Any], node: YamlNode, at: FieldPath) -> VolumeStorage | None:

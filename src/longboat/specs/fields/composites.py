@@ -48,7 +48,7 @@ class Shape(Value, frozen=True):
     def read(self, node: YamlNode, at: FieldPath) -> Any:
         if not isinstance(node.value, dict):
             return self._read_short(node, at)
-        before = len(at.mistakes.problems)
+        before = at.mistakes.count
         values: dict[str, Any] = {}
         for key, item in node.value.items():
             field = self.field(key)
@@ -66,7 +66,7 @@ class Shape(Value, frozen=True):
             return values
         # What is wrong with a required field may have been told before: a variable that is not set.
         is_whole = all(field.name in values for field in self.fields if field.required)
-        return self.build(values, node, at) if is_whole and len(at.mistakes.problems) == before else None
+        return self.build(values, node, at) if is_whole and at.mistakes.count == before else None
 
     def _read_short(self, node: YamlNode, at: FieldPath) -> Any:
         if self.short is None or not node.is_scalar:

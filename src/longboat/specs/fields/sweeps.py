@@ -192,7 +192,7 @@ class SweepKind(Shape, frozen=True):
         if not isinstance(node.value, dict):
             at.wrong(node, self.expected, hint="for example sweep: {lr: [0.1, 0.01]}")
             return None
-        before = len(at.mistakes.problems)
+        before = at.mistakes.count
         names = {field.name for field in self.fields}
         own = {key: item for key, item in node.value.items() if key not in names}
         known = node._replace(value={key: item for key, item in node.value.items() if key in names})
@@ -204,7 +204,7 @@ class SweepKind(Shape, frozen=True):
             at.problem(node, fault)
         if not own or len(own) > MOST_PARAMS:
             at.problem(node, f"found {len(own)} parameters, expected 1 to {MOST_PARAMS}")
-        return _sweep(settings, space, node, at) if len(at.mistakes.problems) == before else None
+        return _sweep(settings, space, node, at) if at.mistakes.count == before else None
 
     def schema(self) -> dict[str, Any]:
         names = "|".join(field.name for field in self.fields)

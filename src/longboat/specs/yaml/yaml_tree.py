@@ -52,6 +52,8 @@ class Mistakes:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
+        self.count = 0
+        """Of all that were reported, also of those that are not shown: a reader that sees it grow has read nothing."""
         self._settled: set[tuple[SourcePosition, str]] = set()
         self._more = 0
 
@@ -61,6 +63,7 @@ class Mistakes:
         return len(self.problems) >= MAX_PROBLEMS
 
     def add(self, place: SourcePosition, path: str, message: str, *, hint: str | None = None) -> None:
+        self.count += 1
         if (place, path) in self._settled:
             return
         if self.is_full:
