@@ -16,6 +16,8 @@ from longboat.core.elastic.sizes import (
     elastic_role,
     is_elastic,
     offered_sizes,
+    planned_nodes,
+    planned_role,
     ranks_before,
     size_words,
     sized,
@@ -97,3 +99,13 @@ def test_an_attempt_knows_the_one_before_it() -> None:
     again = at_attempt(job(), 4, resizes=1, attempts=attempts, attempt=2)
     assert [ranks_before(each) for each in (first, second, again)] == [None, 2, None]
     assert size_words(second) == "4 of 2-8 nodes" and second.retries.last_attempt == 1
+
+
+def test_a_plan_names_the_range_whatever_size_the_job_has() -> None:
+    master = Role(name="master", run="x", nodes=1)
+    elastic = job(2, 8, others=(master,))
+    for each in (elastic, sized(elastic, 3)):
+        assert planned_nodes(each) == "3-9 nodes, as many as there is room for,"
+        assert planned_role(elastic_role(each) or master) == "2-8 x worker, 1 process each"
+    rigid = Job(name="job", roles=(master,))
+    assert (planned_nodes(rigid), planned_role(master)) == ("1 node", "1 x master, 1 process each")

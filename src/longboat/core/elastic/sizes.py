@@ -12,6 +12,7 @@ import msgspec
 
 from longboat.core.jobs import Job, Role
 from longboat.core.runs import Attempt
+from longboat.core.words import counted
 
 MOST_RESIZES = 1000
 """Attempts of a run that cost no retry, since only the size changed. Others may write what is stored of a run."""
@@ -92,6 +93,22 @@ def ranks_before(job: Job) -> int | None:
     if role is None or role.nodes_before is None or role.nodes_before == role.nodes:
         return None
     return job.ranks + (role.nodes_before - role.nodes) * role.procs
+
+
+def planned_nodes(job: Job) -> str:
+    """Of a job that has no size yet, for a plan: `2-8 nodes, as many as there is room for`, `4 nodes`."""
+    role = elastic_role(job)
+    if role is None:
+        return counted(job.nodes, "node")
+    others = job.nodes - role.nodes
+    low, high = (others + bound for bound in (sizes(job)[0], sizes(job)[-1]))
+    return f"{low}-{high} nodes, as many as there is room for,"
+
+
+def planned_role(role: Role) -> str:
+    """`2-8 x worker, 1 process each`."""
+    nodes = f"{role.min_nodes}-{role.max_nodes}" if is_elastic_role(role) else str(role.nodes)
+    return f"{nodes} x {role.name}, {counted(role.procs, 'process')} each"
 
 
 def size_words(job: Job) -> str:

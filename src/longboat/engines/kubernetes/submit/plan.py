@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from longboat.core.elastic.sizes import planned_nodes, planned_role
 from longboat.core.jobs import Job
 from longboat.core.plans import Action, Plan
 from longboat.core.resources import show_quantity
@@ -21,13 +22,13 @@ def make_plan(submitter: Submitter, offer: PreparedRun) -> Plan:
     job = offer.job
     record = submitter.record_of(offer, offer.submission.run_id or job.name)
     where = f"namespace {record.namespace} of {submitter.client.context or 'this cluster'}"
-    actions = [Action(kind="create", what=f"run {record.name}", reason=f"{counted(job.nodes, 'node')} in {where}")]
+    actions = [Action(kind="create", what=f"run {record.name}", reason=f"{planned_nodes(job)} in {where}")]
     if offer.code is not None:
         text = f"{counted(len(offer.code.entries), 'file')}, {show_quantity(offer.code.size)}"
         actions.append(Action(kind="pack", what=text, reason="what the cluster does not have of it travels in Secrets"))
     actions += _waits(job, record)
     for role in job.roles:
-        text = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"
+        text = planned_role(role)
         reason = f"{record.images.get(role.name, '')} as {_workload(record)}"
         actions.append(Action(kind="start", what=text, reason=reason))
     if record.checkpoint_store is not None:

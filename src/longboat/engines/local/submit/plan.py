@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from longboat.core.elastic.sizes import planned_nodes, planned_role
 from longboat.core.jobs import Job
 from longboat.core.plans import Action, Plan
 from longboat.core.resources import show_quantity
@@ -29,7 +30,7 @@ def make_plan(
     name = submission.run_id or free_name(home, submission)
     snapshot = snapshot_of(home, submission)
     record = record_of(home, submission, name=name, snapshot=snapshot, containers=containers)
-    actions = [Action(kind="create", what=f"run {name}", reason=f"{counted(job.nodes, 'node')} on this machine")]
+    actions = [Action(kind="create", what=f"run {name}", reason=f"{planned_nodes(job)} on this machine")]
     if snapshot is not None:
         root = os.path.normpath(os.path.join(submission.base, job.workdir or "."))
         origin = f"the code in {root}" if submission.code is None else "the code of an earlier run"
@@ -46,7 +47,7 @@ def make_plan(
         )
     actions.extend(_waits(job))
     for role in job.roles:
-        text = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"
+        text = planned_role(role)
         actions.append(Action(kind="start", what=text, reason=f"framework {job.framework}: {job.framework_reason}"))
     if record.checkpoint_store is not None:
         actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
