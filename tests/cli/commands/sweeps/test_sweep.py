@@ -100,12 +100,23 @@ def test_a_failed_trial_is_counted_and_gives_its_exit_code(project: Longboat) ->
         (("job.yaml", "-p", "lr=1", "-p", "width=1", "-n", "x" * 40), "too long for a sweep"),
         (("job.yaml", "-p", "lr=1", "-p", "width=1", "-o", "json"), "-o goes with --detach"),
         (("nosuch.yaml", "-p", "lr=1"), "nosuch.yaml"),
+        (("job.yaml", "-p", "lr=1..0", "-p", "width=1"), "error: --param lr: found min 1 and max 0"),
+        (("job.yaml", "-p", "lr=1", "-p", "width=1", "--trials", "0"), "error: --trials: found the number 0"),
+        (("job.yaml", "-p", "lr=1,2", "-p", "width=1", "--method", "tpe"), "error: --method: how many trials?"),
+        (("job.yaml", "-p", "lr=1", "-p", "lr=2", "-p", "width=1"), "--param lr is given twice"),
+        (("train.py", "-p", "lr=1"), "-p stands behind train.py, so it is an argument of train.py"),
     ],
 )
 def test_mistakes_have_one_message(project: Longboat, args: tuple[str, ...], words: str) -> None:
     process = project.popen("sweep", *args)
     out, err = process.communicate()
     assert process.returncode in (201, 202) and words in err and "Traceback" not in err, err
+
+
+def test_a_metric_that_no_trial_reports_is_named_with_those_that_they_do(project: Longboat) -> None:
+    flags = ("-p", "lr=0.1,0.3", "-p", "width=1", "--metric", "accuracy", "-n", "other")
+    done = project("sweep", *flags, "job.yaml")
+    assert "best: no trial has reported accuracy; reported is loss" in done.out
 
 
 def test_a_job_with_a_sweep_is_not_run_by_run(project: Longboat) -> None:

@@ -11,12 +11,13 @@ from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.terminal import PHASE_COLOURS, clean, note, paint, say
 from longboat.cli.output.times import show_duration
 from longboat.core.variables import show_param
-from longboat.core.words import counted
+from longboat.core.words import counted, listing
 from longboat.engines.shared.home import Home
 from longboat.sdk.sweeps import REMOTE_LOOK_S, OpenSweep, ensure_driven, stop_sweep
 from longboat.sweeps.report import SweepReport, TrialReport, report_of
 from longboat.sweeps.trials import FINAL, SweepState, exit_code
 
+MOST_METRICS = 6  # in one line
 LOOK_S = 0.2
 """The state is one small file of this machine."""
 DRIVER_S = {False: 1.0, True: 15.0}
@@ -74,6 +75,10 @@ def no_best(report: SweepReport) -> str:
     """Why there is no best trial."""
     if any(trial.metric is not None for trial in report.trials):
         return "no trial with a metric has ended well"
+    wanted = report.metric.name if report.metric is not None else ""
+    names = sorted({name for trial in report.trials for name in trial.metrics})
+    if wanted and names:
+        return f"no trial has reported {wanted}; reported is {listing(names, MOST_METRICS)}"
     return "no trial has reported a metric that it could be chosen by"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from longboat.cli.input.options import TargetCommand, job_options
 from longboat.cli.output.terminal import note, say
-from longboat.core.errors import UsageError
+from longboat.core.errors import JobError, Problem, UsageError
 from longboat.core.jobs import METHODS, SAMPLERS, Sweep
 from longboat.core.words import counted
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from longboat.sweeps.record import SweepRecord
 
 RANGE = ".."
+FIELDS = {name: f"sweep.{name}" for name in ("method", "sampler", "trials", "parallel")}
+FIELDS |= {"metric": "sweep.metric.name", "goal": "sweep.metric.goal"}
+"""The field of a job that each option of a sweep stands for."""
 
 
 @click.command("start", cls=TargetCommand, hidden=True)
@@ -46,8 +50,12 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
     from longboat.sweeps.submit import create_sweep, existing, place_of, plan_sweep, record_of
 
     place = open_engine(quiet=options["quiet"])
-    loaded = load(words, command, {**options, "set": (*options["set"], *overrides(options))}, place)
+    try:
+        loaded = load(words, command, {**options, "set": (*options["set"], *overrides(options))}, place)
+    except JobError as error:
+        raise JobError([as_typed(problem, options) for problem in error.problems], hint=error.hint) from None
     if loaded.job.sweep is None:
+        check_order((*words, *command))
         raise UsageError("nothing to sweep: the job has no `sweep`", hint="--param lr=0.1,0.01 names values to try")
     home = Home()
     submission = submission_of(loaded, None, in_place=options["in_place"])
@@ -74,12 +82,33 @@ def all_points_notice(sweep: Sweep) -> list[str]:
     return [f"the space has {counted(planned, 'point')}, fewer than trials: {sweep.trials}; each is tried once"]
 
 
+def as_typed(problem: Problem, options: dict[str, Any]) -> Problem:
+    """A mistake in an option of the sweep by the option's name, not by that of the field it stands for."""
+    typed = {f"--set {field}": f"--{name}" for name, field in FIELDS.items() if options[name] is not None}
+    typed |= {f'--set sweep."{name}"': f"--param {name}" for name in names_of(options["param"])}
+    option = typed.get(problem.file)
+    return problem if option is None else Problem(problem.message, file=option, hint=problem.hint)
+
+
+def names_of(params: Sequence[str]) -> list[str]:
+    return [text.partition("=")[0].strip() for text in params]
+
+
+def check_order(words: Sequence[str]) -> None:
+    """What follows a script is the script's own. Raises UsageError where that was not meant."""
+    behind = next((word for word in words[1:] if word.partition("=")[0] in ("-p", "--param")), None)
+    if behind is not None:
+        hint = f"options stand before it: longboat sweep --param lr=0.1,0.01 {words[0]}"
+        raise UsageError(f"{behind} stands behind {words[0]}, so it is an argument of {words[0]}", hint=hint)
+
+
 def overrides(options: dict[str, Any]) -> list[str]:
     """Options of the sweep as fields of the job, `--set` by `--set`."""
-    names = ("method", "sampler", "trials", "parallel")
-    fields = [f"sweep.{name}={options[name]}" for name in names if options[name] is not None]
-    fields += [f"sweep.metric.name={options['metric']}"] if options["metric"] is not None else []
-    fields += [f"sweep.metric.goal={options['goal']}"] if options["goal"] is not None else []
+    given = names_of(options["param"])
+    twice = next((name for name in given if given.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--param {twice} is given twice", hint=f"its values in one: --param {twice}=0.1,0.01")
+    fields = [f"{field}={options[name]}" for name, field in FIELDS.items() if options[name] is not None]
     return [*fields, *map(param_override, options["param"])]
 
 

@@ -6,7 +6,7 @@ import { html, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 import { Bar, Card, Command, Loading, Phase, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
 import { go, href, setQuery } from "../lib/router.js"
-import { clusterTitle, useStore } from "../lib/store.js"
+import { clusterTitle, run as rowOf, useStore } from "../lib/store.js"
 import { Parallel } from "./parallel.js"
 import { phaseOf, shownPhase } from "./sweeps.js"
 import { useRows } from "./table_keys.js"
@@ -55,10 +55,20 @@ function Trials({ sweep, trials, names, best, hide, selected }) {
   </${Card}>`
 }
 
+/** Trials that go on with what their runs report now: the sweep notes it at their end. */
+const withLive = (sweep) => ({
+  ...sweep,
+  trials: sweep.trials.map((trial) => {
+    const row = trial.run && !trial.ended ? rowOf(sweep.cluster, trial.run) : null
+    return row ? { ...trial, step: row.step ?? trial.step, metric: row.metrics?.[sweep.metric?.name] ?? trial.metric } : trial
+  }),
+})
+
 export default function Sweep({ route }) {
-  useStore()
+  const { version } = useStore()
   const [, cluster, name] = route.parts
-  const { data, error, reload } = useLoad(() => get(`sweeps/${encodeURIComponent(cluster)}/${encodeURIComponent(name)}`), [cluster, name])
+  const { data: kept, error, reload } = useLoad(() => get(`sweeps/${encodeURIComponent(cluster)}/${encodeURIComponent(name)}`), [cluster, name])
+  const data = useMemo(() => (kept && !kept.ended ? withLive(kept) : kept), [kept, version])
   useTick(reload, REFRESH_MS, Boolean(data) && !data.ended)
   const [chosen, setChosen] = useState({})
   const hide = Boolean(route.query.get("hide"))
