@@ -141,13 +141,13 @@ def retry_pools(place: ShownPlace) -> dict[str, Any]:
 
 
 def gpu_point(report: Report, pools: Sequence[Pool], runs: Iterable[RunStatus]) -> dict[str, int]:
-    """GPUs asked for by unfinished runs, GPUs of machines in pools, runs that wait. Pure."""
+    """GPUs asked for by unfinished runs, GPUs of machines in pools, GPUs that runs wait for. Pure."""
     gpus = {pool.name: pool.machine.devices for pool in pools}
     opened = [run for run in runs if not run.is_final]
     return {
         "demand": sum(run.gpus for run in opened),
         "capacity": sum(gpus.get(pool.note.pool, 0) * pool.note.size for pool in report.pools),
-        "waiting": sum(run.phase == "pending" for run in opened),
+        "waiting": sum(run.gpus for run in opened if run.phase == "pending"),
     }
 
 

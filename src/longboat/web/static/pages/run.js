@@ -61,7 +61,7 @@ function Head({ data, row }) {
 /** Why it failed or waits: explain as it is printed, without what the sentence above says already. */
 function Why({ explain, row, status }) {
   const said = lead(row, explain)
-  const facts = (explain?.facts || []).filter((fact) => fact !== said)
+  const facts = (explain?.facts || []).filter((fact) => fact.split(": ")[0] !== said.split(": ")[0])
   const steps = (explain?.next_steps || []).filter((step) => row.phase !== "pending" || !isAboutTheList(step))
   if (!facts.length && !explain?.lines?.length && !steps.length) return null
   const headline = explain.headline === said || explain.headline.endsWith(`: ${said}`) || (said && facts.length < (explain.facts?.length || 0)) ? "" : explain.headline

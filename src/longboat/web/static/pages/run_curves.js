@@ -79,6 +79,7 @@ function StepTimes({ times }) {
   </${Card}>`
 }
 
+const about = (text) => text.split(": ")[0] // its figures change with every look
 /** `said`: findings that the page tells already. */
 export function Curves({ cluster, id, ended, said = [] }) {
   const { data, reload } = useLoad(() => get(`${runPath(cluster, id)}/metrics`), [cluster, id])
@@ -90,7 +91,7 @@ export function Curves({ cluster, id, ended, said = [] }) {
   const names = first(Object.keys(data.series || {}).filter((name) => data.series[name].length > 1))
   const marks = (data.attempts || []).filter((attempt) => attempt.number > 1).map((attempt) => ({ at: seconds(attempt.started), title: `attempt ${attempt.number}` }))
   const shown = more ? names : names.slice(0, CHARTS)
-  return html`${(data.stragglers || []).filter((text) => !said.includes(text)).map((text) => html`<${Note} kind="warn" icon="warning">${capital(text)}</${Note}>`)}
+  return html`${(data.stragglers || []).filter((text) => !said.some((each) => about(each) === about(text))).map((text) => html`<${Note} kind="warn" icon="warning">${capital(text)}</${Note}>`)}
     ${names.length > 0 && html`<div class="tools">
         <${Seg} label="Over" options=${[["time", "time"], ["step", "step"]]} chosen=${byStep ? "step" : "time"} onChoose=${(given) => setByStep(given === "step")} />
         <${Seg} label="Scale" options=${[["linear", "linear"], ["log", "log"]]} chosen=${log ? "log" : "linear"} onChoose=${(given) => setLog(given === "log")} />
