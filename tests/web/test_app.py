@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from longboat.engines.shared.files import open_lock, try_lock
 from longboat.serving.local.records import ServiceFolder, Version, WantedService
 from longboat.serving.local.services import LocalServices
 from longboat.web.views import scaling
+from longboat.web.views.logs import READ_BYTES
 from longboat.workbench.jobs import ServerOptions, bench_job
 from tests.web.asgi import stream
 from tests.web.dashboards import BEARER, AskedDashboard
@@ -118,6 +120,24 @@ def test_logs_are_counted_from_the_end_and_are_text(shown: AskedDashboard) -> No
     assert len(shown.get("/api/runs/local/good/logs?grep=alert(").data["lines"]) == 1
     early = shown.get(f"/api/runs/local/good/logs?until={hits['lines'][0]['time']}&to=1").data
     assert early["lines"] == [] or early["lines"][-1]["text"].startswith("step ")
+
+
+LONG_LINE = """
+import sys
+sys.stdout.write("\\x1b[31m<script>" + 100 * ("x" * (1 << 20)) + "\\n")
+sys.stdout.write("behind it\\n")
+"""
+
+
+def test_a_line_of_100_mb_costs_a_window(shown: AskedDashboard, tmp_path: Path) -> None:
+    shown.run(tmp_path, LONG_LINE, "long-line")
+    for target in ("logs?to=2", "logs?to=2&grep=behind", "logs/stream?tail=2"):
+        tracemalloc.start()
+        answer = shown.get(f"/api/runs/local/long-line/{target}")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert answer.status == 200 and b"behind it" in answer.body
+        assert len(answer.body) < 1 << 20 and peak < 4 * READ_BYTES, (target, peak >> 20)
 
 
 def test_a_log_stream_ends_with_the_run(shown: AskedDashboard) -> None:

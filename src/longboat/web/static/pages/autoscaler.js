@@ -11,6 +11,8 @@ import { useRows } from "./table_keys.js"
 
 const REFRESH_MS = 3000
 const ASK_MS = 250 // after the last move of a slider
+/** An area is read from its ground. */
+const fromZero = (_, low, high) => [0, 1.08 * (high || 1)]
 const RANGES = { "6 h": 6 * 3600, "24 h": 24 * 3600, "7 d": 7 * 24 * 3600 }
 /** The sign of a decision, from what it says before its reason. */
 function signOf({ text, trouble }) {
@@ -28,7 +30,7 @@ function Demand({ history }) {
   const tools = html`<${Seg} label="Range" chosen=${range} onChoose=${setRange} options=${Object.keys(RANGES).map((name) => [name, name])} />`
   const peak = Math.max(0, ...shown.map((point) => point.demand))
   return html`<${Card} id="demand" title="Demand against capacity" sub="GPUs, since this dashboard started" end=${tools}><div class="body">
-    ${shown.length < 2 ? html`<p class="muted chart-empty">A point every 30 s while somebody looks: the curve begins with the second one.</p>` : html`<${Chart} data=${data} stepped height=${210} series=${[{ title: "demand", dash: [], fill: true }, { title: "capacity", color: "text-2", dash: [6, 4] }, { title: "waiting", color: "warn", dash: [2, 2] }]} label=${`Demand and capacity in GPUs: demand at most ${count(peak)}, now ${count(shown[shown.length - 1].demand)} against ${count(shown[shown.length - 1].capacity)}`} />`}
+    ${shown.length < 2 ? html`<p class="muted chart-empty">A point every 30 s while somebody looks: the curve begins with the second one.</p>` : html`<${Chart} data=${data} stepped height=${210} range=${fromZero} series=${[{ title: "demand", dash: [], fill: true }, { title: "capacity", color: "text-2", dash: [6, 4] }, { title: "waiting", color: "warn", dash: [2, 2] }]} label=${`Demand and capacity in GPUs: demand at most ${count(peak)}, now ${count(shown[shown.length - 1].demand)} against ${count(shown[shown.length - 1].capacity)}`} />`}
   </div></${Card}>`
 }
 
