@@ -65,7 +65,7 @@ function options({ width, height, series, time, log, marks, stepped, legend, uPl
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 22, 0, 0], // half of the last word below stands outside
     legend: { show: false },
     cursor: { sync: { key: "page" }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { time }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) } },
