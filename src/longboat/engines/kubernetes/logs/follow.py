@@ -251,7 +251,7 @@ class LiveLogs:
         views = [view for view in self._views() if view.is_started and view.uid not in self._ignored]
         for view in views:
             if view.end is not None and view.uid in self._readings:
-                self._readings[view.uid].log.source.conclude()
+                self._readings[view.uid].log.log.conclude()
         new = [view for view in views if view.uid not in self._readings]
         answering = {view.uid for view in views if not view.is_unready}
         self._leave_silent(max((view.attempt for view in new), default=0), answering)

@@ -46,6 +46,9 @@ class PodSource(Protocol):
     def close(self) -> None:
         """End what is being read, from another thread; what is opened later ends at once."""
 
+    def conclude(self) -> None:
+        """The container has ended, somebody else has seen: a stream that follows need not wait for its end."""
+
     def has_ended(self) -> bool:
         """Whether the container has ended. May raise ApiError."""
 
@@ -107,6 +110,8 @@ class PodLog:
         self._refusals = Refusals()
         self._source = source
         self._stop = threading.Event()
+        self._wake = threading.Event()  # a pause between two tries is over
+        self._is_concluded = False
         self._time = time  # of the last line
         self._parser = Parser()
         self._rush = _Rush()
@@ -116,7 +121,15 @@ class PodLog:
     def stop(self) -> None:
         """End a reading from another thread."""
         self._stop.set()
+        self._wake.set()
         self._source.close()
+
+    def conclude(self) -> None:
+        """The container has ended, another thread has seen: what is left is read at once."""
+        if not self._is_concluded:  # once: pauses after errors keep their length
+            self._is_concluded = True
+            self._wake.set()
+        self._source.conclude()
 
     def read(self, *, follow: bool, is_over: bool = False) -> Iterator[list[PodLine]]:
         """New lines: with `follow` until the container has ended, else those that exist now.
@@ -138,6 +151,9 @@ class PodLog:
                 # Once more after the end: the stream may have ended before the container did.
                 is_last = is_over = self._source.has_ended()
                 from_start = False
+                if is_last:  # nothing is awaited any more
+                    tries = 0
+                    continue
             except _Doubtful:
                 from_start = True
                 continue
@@ -173,7 +189,8 @@ class PodLog:
                     if not follow:
                         raise
             tries += 1
-            self._stop.wait(min(SHORT_S * 2 ** min(tries, 10), LONG_S) if tries > 1 else 0)
+            if self._wake.wait(min(SHORT_S * 2 ** min(tries, 10), LONG_S) if tries > 1 else 0):
+                self._wake.clear()
 
     def _stream(self, *, follow: bool, from_start: bool, is_over: bool) -> Iterator[list[PodLine]]:
         """One stream. `from_start`: of the whole log, whatever was seen."""
