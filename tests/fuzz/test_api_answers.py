@@ -5,6 +5,7 @@ The client is the real one, over TCP; the server is a socket that says what the 
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import socket
@@ -206,6 +207,18 @@ def test_what_ps_makes_of_it(
     hostile: Hostile, environment: dict[str, str], body: Any, said: bytes, is_bytes: bool
 ) -> None:
     hostile.said, hostile.piece = said if is_bytes else answer_of(as_json(body)), 1 << 20
+    engine = KubernetesEngine(namespace="default", environment=environment)
+    try:
+        in_words(engine.list)
+    finally:
+        engine.close()
+
+
+def test_a_server_that_heeds_no_selector(hostile: Hostile, environment: dict[str, str]) -> None:
+    """It lists objects as pods of runs that say of no run."""
+    body = copy.deepcopy(BODIES[1])
+    del body["items"][0]["metadata"]["labels"]["longboat.dev/run"], body["items"][0]["data"]["state"]
+    hostile.said, hostile.piece = answer_of(as_json(body)), 1 << 20
     engine = KubernetesEngine(namespace="default", environment=environment)
     try:
         in_words(engine.list)

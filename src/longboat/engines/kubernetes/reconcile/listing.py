@@ -170,5 +170,7 @@ def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[
         except ObjectNotFound:
             return {}  # JobSet was taken out of the cluster since
         for body in items:
-            by_run.setdefault(body["metadata"]["labels"][names.RUN], []).append(body)
+            run = (body["metadata"].get("labels") or {}).get(names.RUN)
+            if run is not None:  # a server that heeds no selector is no server of ours
+                by_run.setdefault(run, []).append(body)
     return by_run
