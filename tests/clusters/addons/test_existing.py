@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from longboat.clusters.addons.autoscaler import make_account
 from longboat.clusters.addons.observe import labelled_objects
 from longboat.clusters.addons.remove import remove_addons
+from longboat.clusters.spec import Addon
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import CRD, JOBSET, NAMESPACE, STORAGE_CLASS
+from longboat.kubeapi.kinds import CRD, JOBSET, NAMESPACE, SERVICE_ACCOUNT, STORAGE_CLASS
 from testbed import binaries, jobset, kueue, manifests
 from testbed.clusters import Cluster
 from testbed.manifests import Controller
@@ -158,3 +160,23 @@ def test_one_that_fails_stops_no_other(admin: Admin, client: Client) -> None:
     assert "1 of 2 add-ons failed" in told and "the same command again goes on" in told
     admin("down", code=201)  # nobody was asked
     assert "controller: removed" in admin("down", "--yes")
+
+
+@pytest.mark.parametrize("addons", [["autoscaler"], ["controller", "autoscaler"]])
+def test_the_autoscalers_account_is_made_before_the_rest(admin: Admin, client: Client, addons: list[Addon]) -> None:
+    """A cloud gives rights to its uid: neither the installation nor another `up` makes it anew."""
+    uid = make_account(client, addons)
+    assert make_account(client, addons) == uid
+    machine = {"cpus": 4, "memory": "16Gi"}
+    pools = {
+        "pools": [{"name": "cpu", "max": 1, "machine": machine, "provider": "simulated"}],
+        "providers": {"simulated": {"kind": "kwok"}},
+    }
+    (admin.folder / "pools.yaml").write_text(json.dumps(pools))
+    admin.write(addons=addons, pools="pools.yaml")
+    assert admin("up").count(": works") == len(addons)
+    account = client.get(SERVICE_ACCOUNT, "longboat-autoscaler", namespace="longboat-system")
+    assert account["metadata"]["uid"] == uid
+    assert admin("up").count(": nothing to do") == len(addons)
+    admin("down", "--yes")
+    assert labelled_objects(client) == []

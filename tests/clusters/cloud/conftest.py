@@ -85,5 +85,5 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[PoolsText]:
     monkeypatch.setattr(
         addons, "install_into", lambda spec, _context, _output, who: given.append(addons.cloud_pools(spec.kind, who))
     )
-    monkeypatch.setattr(gcp, "autoscaler_account", lambda _context: GKE_ACCOUNT)
+    monkeypatch.setattr(gcp, "autoscaler_account", lambda _spec: GKE_ACCOUNT)
     return given

@@ -51,7 +51,7 @@ def up_gcp(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     changed = work.apply(ResourceTable(output).listen)
     put_context(kubeconfig_of(spec.name, work.result()), spec.name, os.environ)
     cloud = cloud_of(spec)
-    changed = work.give_rights(lambda: autoscaler_account(spec.name)) or changed
+    changed = work.give_rights(lambda: autoscaler_account(spec)) or changed
     identity = google_install(spec.name, cloud.region, work.cluster.project) if cloud.autoscaler else None
     install(spec, output, identity)
     check_gpus(spec, cloud)
@@ -61,12 +61,12 @@ def up_gcp(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     return 0
 
 
-def autoscaler_account(context: str) -> str:
+def autoscaler_account(spec: ClusterSpec) -> str:
     from longboat.clusters.addons.autoscaler import make_account
     from longboat.kubeapi.client import Client
 
-    with Client.open(context=context) as client:
-        return make_account(client)
+    with Client.open(context=spec.name) as client:
+        return make_account(client, spec.addons)
 
 
 def show_plan(spec: ClusterSpec, steps: tuple[GkeStep, ...], output: str) -> None:
