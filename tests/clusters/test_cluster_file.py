@@ -44,6 +44,14 @@ def mistakes(text: str, folder: Path) -> list[str]:
     return [str(problem).removeprefix(f"{folder}/") for problem in caught.value.problems]
 
 
+def test_an_address_that_is_wrong_is_not_told_to_be_missing(tmp_path: Path) -> None:
+    hosts = ", ".join(f"{{address: {name}, role: control-plane}}" for name in "abc")
+    for field, value in (("vip", "x"), ("endpoint", "root@x")):
+        with pytest.raises(JobError) as caught:
+            read(f"{{name: lab, {field}: {value}, hosts: [{hosts}]}}", tmp_path)
+        assert "need one address" not in str(caught.value) and f"{field}: " in str(caught.value)
+
+
 def test_all_fields(tmp_path: Path) -> None:
     for name in ("id", "key.asc", "images.tar"):
         (tmp_path / name).write_text("")

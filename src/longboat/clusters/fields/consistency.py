@@ -123,7 +123,7 @@ class FileCheck(FieldMistakes):
                 "an even number survives no more losses than one less" if count % 2 == 0 else "five survive any two"
             )
             self.wrong(("hosts",), f"found {count} control planes, expected 1, 3 or 5: {reason}")
-        elif count > 1 and not {"endpoint", "vip"} & set(self.values):
+        elif count > 1 and not any(self.is_given(field) for field in ("endpoint", "vip")):
             hint = "vip: an address of their subnet that nobody has, or endpoint: that of a load balancer"
             self.wrong(("endpoint",), f"{count} control planes need one address for all of them", hint=hint)
         if {"endpoint", "vip"} <= set(self.values):
@@ -134,6 +134,11 @@ class FileCheck(FieldMistakes):
             for field in {"address", "node_address"} & set(host):
                 if host[field] == self.values.get("vip"):
                     self.wrong(("vip",), f"{host[field]} is the address of hosts.{index}, expected one that nobody has")
+
+    def is_given(self, field: str) -> bool:
+        """Whether the file says something of a field, be it wrong."""
+        given = self.root.value if isinstance(self.root.value, dict) else {}
+        return field in given and given[field].value is not None
 
     def check_network(self) -> None:
         network = self.values.get("network") or Network()
