@@ -44,6 +44,16 @@ def mistakes(text: str, folder: Path) -> list[str]:
     return [str(problem).removeprefix(f"{folder}/") for problem in caught.value.problems]
 
 
+@pytest.mark.parametrize(("count", "hint"), [(3, "10.244.0.0/16"), (257, "10.244.0.0/15"), (5000, "10.224.0.0/11")])
+def test_the_range_of_pods_in_the_hint_has_room_for_all(count: int, hint: str, tmp_path: Path) -> None:
+    hosts = ", ".join(f"h{number}" for number in range(count))
+    small = ", network: {pods: 10.1.0.0/23}" if count == 3 else ""
+    with pytest.raises(JobError) as caught:
+        read(f"{{name: lab, hosts: [{hosts}]{small}}}", tmp_path)
+    assert [problem.hint for problem in caught.value.problems] == [f"pods: {hint}"]
+    read(f"{{name: lab, hosts: [{hosts}], network: {{pods: {hint}}}}}", tmp_path)
+
+
 def test_an_address_that_is_wrong_is_not_told_to_be_missing(tmp_path: Path) -> None:
     hosts = ", ".join(f"{{address: {name}, role: control-plane}}" for name in "abc")
     for field, value in (("vip", "x"), ("endpoint", "root@x")):

@@ -146,9 +146,9 @@ class FileCheck(FieldMistakes):
         room = 2 ** max(0, POD_PREFIX - pods.prefixlen)
         if pods.prefixlen > POD_PREFIX or len(self.hosts) > room:
             have = f"room for {room} nodes" if pods.prefixlen <= POD_PREFIX else "no room for a node"
-            self.wrong(
-                ("network", "pods"), f"{pods} has {have}: each needs a /{POD_PREFIX}", hint="pods: 10.244.0.0/16"
-            )
+            needed = max(1, len(self.hosts)) - 1
+            wanted = IPv4Network(Network().pods).supernet(new_prefix=min(16, POD_PREFIX - needed.bit_length()))
+            self.wrong(("network", "pods"), f"{pods} has {have}: each needs a /{POD_PREFIX}", hint=f"pods: {wanted}")
         for keys, text in self.addresses():
             address = rules.address_of(text)
             for title, taken in (("pods", pods), ("services", IPv4Network(network.services))):
