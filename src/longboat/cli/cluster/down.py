@@ -139,6 +139,11 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
     missing = [error for name, error in session.unreachable.items() if name not in forget]
     for error in missing:
         say(f"error: {clean(error.message)}")
+    for host in spec.hosts:
+        if host.name in forget and host.name in session.unreachable:
+            target = f"{host.user}@{host.address}" if host.user else host.address
+            say(f"longboat: {host.name} is forgotten; what `up` changed there is still there")
+            say(f"hint: when it is back: longboat cluster down --hosts {target} --name {spec.name}")
     if missing or not result.is_clean:
         raise EngineError(
             f"{spec.name} is not all gone",

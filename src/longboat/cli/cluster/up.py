@@ -102,6 +102,8 @@ def command(
             return 0
         for name in forget:
             delete_node(session.hosts[spec.control_planes[0].name], name)
+            say(f"longboat: {name} is forgotten; what `up` changed there is still there")
+            say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
