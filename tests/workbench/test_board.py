@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.launcher.nodes import until
+from tests.launcher.workbench.test_serve import bench as launched
 from tests.workbench.conftest import Longboat, fetch
 
 WRITER = """
@@ -69,6 +71,27 @@ def test_ends_by_itself_when_nobody_looks(longboat: Longboat, programs: Path, ho
     assert opened.stdout.startswith("http://127.0.0.1:")
     assert "board succeeded" in opened.stderr
     assert "nobody used it for 4 s" in longboat("logs", "board").stdout + longboat("logs", "board").stderr
+
+
+@pytest.mark.frameworks
+def test_a_store_that_never_answers_keeps_no_board_shut(programs: Path, tmp_path: Path) -> None:
+    """Its listing is tried for minutes, which nobody waits for who wants to see the others."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        there = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+        }
+        server = launched(tmp_path, "board", "--store", "away=s3://data/away", **there)
+        try:
+            until(lambda: (tmp_path / "workbench" / "session.json").exists())
+            port = json.loads((tmp_path / "workbench" / "session.json").read_text())["port"]
+            assert json.loads(fetch(f"http://127.0.0.1:{port}/data/runs")) == []
+        finally:
+            server.terminate()
+            server.communicate(timeout=60)
 
 
 def test_without_tensorboard_it_says_how_to_get_it(longboat: Longboat, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LINK_S = 5.0
 """How often new event files are looked for; TensorBoard itself reads every 5 s."""
+FIRST_S = 5.0
+"""A board has its curves when it opens, if its stores send them in this time; one that is away keeps no board shut."""
 
 
 def serve_board(bench: Bench, options: argparse.Namespace) -> int:
@@ -25,7 +27,7 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
     clock = IdleClock(options.idle)
     own = free_port(0)
     relay = Relay(free_port(options.port, is_exact=options.exact), own, options.open)
-    over = threading.Event()
+    over, has_looked = threading.Event(), threading.Event()
 
     def pass_on() -> None:
         while not over.is_set():
@@ -37,26 +39,28 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
 
     def look() -> None:
         folders = event_files.chosen(options.runs, options.run, options.label) if options.runs else []
-        event_files.link(logs, folders + [(name, store.folder) for name, store in stores])
+        try:
+            event_files.link(logs, folders + [(name, store.folder) for name, store in stores])
+        except OSError:
+            pass  # a run that is just being removed; the next look sees it gone
 
     def link() -> None:
-        while True:
-            try:
-                look()
-            except OSError:
-                pass  # a run that is just being removed; the next look sees it gone
-            if over.wait(LINK_S):
-                return
+        while not over.wait(LINK_S):
+            look()
 
     def copy() -> None:
-        while stores and not over.wait(store_events.LOOK_S):
+        while stores and not over.is_set():
             for _, store in stores:
                 store.turn()
+            has_looked.set()
+            over.wait(store_events.LOOK_S)
 
-    for _, store in stores:
-        store.turn()
+    copying = threading.Thread(target=copy, daemon=True)
+    copying.start()
+    if stores:
+        has_looked.wait(FIRST_S)
     look()
-    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link, copy)]
+    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link)]
 
     def ready() -> None:
         for thread in threads:
