@@ -119,7 +119,7 @@ def size_actions(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...],
         left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None] if now >= due else []
         ends = tuple(EndForSize(pod=pod.name, grace_s=grace_s) for pod in pods_to_stop(left, snapshot))
         return ends, max(due, now + TOLD_AGAIN_S)
-    if asks_to_save(snapshot):
+    if asks_to_save(snapshot, now):
         left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None]
         return tuple(AskToSave(pod=pod.name) for pod in pods_to_stop(left, snapshot)), now + TOLD_AGAIN_S
     pod, size = writer_to_ask(snapshot), state.wanted
