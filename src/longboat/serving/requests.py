@@ -11,8 +11,6 @@ from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.shared.home import STEM_LIMIT, check_run_id
 from longboat.serving.service_status import ServiceStatus
 
-"""Leaves room for the number of a replica in a run's name."""
-
 
 class ServiceRequest(Value, frozen=True):
     """What is to be served, and how; None: as the run's job says, or as it is."""

@@ -5,31 +5,51 @@ With the caller's own credentials: a record of a run can be written by others, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from longboat.core.errors import UsageError
+from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Secret
 from longboat.core.runs import RunStatus
+from longboat.core.words import counted
 from longboat.engines.kubernetes.checkpoints import store_of
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.reconcile.outlook import look
 from longboat.engines.shared.checkpoint_store import STORES
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secrets import list_secrets
+from longboat.kubeapi.errors import ApiError
 from longboat.storage.urls import is_object_url, object_url
 
 FILES = ("_FILE", "_BUNDLE", "_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS")
 """Ends of names of variables that lead to files of this machine, which a pod has not."""
 
+MOST_TOLD = 3  # runs that are left out: what others of them lack is the same, as a rule
 
-def stores_of(engine: KubernetesEngine, runs: Sequence[RunStatus]) -> tuple[str, ...]:
-    """NAME=URL of those runs that keep their checkpoints in an object store. Raises EngineError where the caller does
-    not say which server that is."""
-    pairs = []
+
+def stores_of(engine: KubernetesEngine, runs: Sequence[RunStatus], notice: Callable[[str], None]) -> tuple[str, ...]:
+    """NAME=URL of those runs that keep their checkpoints in an object store.
+
+    Of several runs those whose server the caller does not name are left out, with a notice: they may be others'. Raises
+    EngineError where there is but this one.
+    """
+    pairs, refusals = [], []
     for run in runs:
-        url = store_of(look(engine.client, run.name).snapshot, engine.environment)
-        if url is not None:
-            pairs.append(f"{run.name}={url}")
+        try:
+            url = store_of(look(engine.client, run.name).snapshot, engine.environment)
+        except NotFound:
+            continue  # removed meanwhile
+        except ApiError:
+            raise
+        except EngineError as error:
+            refusals.append(error)
+        else:
+            pairs += [f"{run.name}={url}"] if url is not None else []
+    if len(runs) == len(refusals) == 1:
+        raise refusals[0]
+    for refusal in refusals[:MOST_TOLD]:
+        notice(f"left out: {refusal.message}")
+    if len(refusals) > MOST_TOLD:
+        notice(f"left out: {counted(len(refusals) - MOST_TOLD, 'more run')}")
     return tuple(pairs)
 
 

@@ -152,7 +152,7 @@ def selected(place: Engine, runs: Sequence[str], labels: Sequence[str], *, every
 
     assert isinstance(place, KubernetesEngine)
     folders = tuple(f"{run.name}={run_folder(run.name, run.uid)}" for run in chosen)
-    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores_of(place, chosen))
+    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores_of(place, chosen, say))
 
 
 def find_tensorboard() -> str:

@@ -19,8 +19,8 @@ CLOSING_S = 5.0
 """Besides the grace of its ranks a gang needs so long to end, because the stop goes over the line, and the last lines
 and the verdict are written before its pods are over."""
 ASKED_FOR_S = 60.0
-"""A launcher that could not be told to save for so long is not told any more: most of the nodes have gone by then, and a
-notice that may stay for days would have it tried for days."""
+"""A launcher that could not be told to save for so long is not told any more: most nodes have gone by then, and a taint
+that stays for days would have it tried for days."""
 MOST_NAMED = 3  # nodes, and taints: it is one line of a status
 
 
