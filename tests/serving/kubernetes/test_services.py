@@ -14,6 +14,7 @@ from longboat.core.jobs import Resources, Serve
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.kubeapi.errors import Conflict
 from longboat.kubeapi.kinds import DEPLOYMENT, HPA, PDB, SECRET, SERVICE
+from longboat.serving.kubernetes import services as services_module
 from longboat.serving.kubernetes.following import serve_step
 from longboat.serving.kubernetes.manifests import (
     FOLLOWED,
@@ -114,6 +115,27 @@ def test_a_followed_step_is_one_variable_of_the_same_pods(services: ClusterServi
     assert "env" not in body["spec"]["template"]["spec"]["containers"][0] and record_of(body).made == 3
     services._forget_old("svc", 3)
     assert [body["metadata"]["labels"][VERSION] for body in client.list(SECRET, labels=f"{NAME}=svc").items] == ["3"]
+
+
+def test_scaling_undoes_no_step_that_comes_meanwhile(
+    services: ClusterServices, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller gives the service its next step between the look of `serve scale` and its change."""
+    client = services.client
+    record = msgspec.structs.replace(SERVED, serve=Serve(replicas=0, follow="newest"))
+    services._put("svc", objects_of(namespace, record), is_new=True)
+    looks: list[Object] = []
+
+    def followed_meanwhile(body: Object) -> ServingRecord:
+        looks.append(body)
+        if len(looks) == 1:
+            serve_step(client, client.get(DEPLOYMENT, "svc"), msgspec.structs.replace(record, step=9))
+        return record_of(body)
+
+    monkeypatch.setattr(services_module, "record_of", followed_meanwhile)
+    services.scale("svc", 2, None)
+    after = record_of(client.get(DEPLOYMENT, "svc"))
+    assert (after.step, after.version, after.serve.replicas, after.serve.follow) == (9, 2, 2, "newest")
 
 
 def test_one_changed_annotation_does_not_hide_the_others(services: ClusterServices, namespace: str) -> None:

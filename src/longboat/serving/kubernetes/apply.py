@@ -7,7 +7,7 @@ new template last.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from longboat.core.errors import EngineError, LongboatError, UsageError
@@ -76,6 +76,18 @@ def replace_spec(client: Client, deployment: Object) -> None:
         metadata = {**there["metadata"], "annotations": annotations}
         with contextlib.suppress(Conflict):
             client.replace({**version, **there, "metadata": metadata, "spec": deployment["spec"]})
+            return
+    raise EngineError(f"{name} is being changed by others", hint="try again")
+
+
+def patch_seen(client: Client, name: str, patch_of: Callable[[Object], Object]) -> None:
+    """Patch a Deployment by what it is now: what others change meanwhile, its next step for one, is not undone."""
+    for _ in range(MOST_CONFLICTS):
+        there = client.get(DEPLOYMENT, name)
+        patch = patch_of(there)
+        metadata = {**patch["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
+        with contextlib.suppress(Conflict):
+            client.patch(DEPLOYMENT, name, {**patch, "metadata": metadata})
             return
     raise EngineError(f"{name} is being changed by others", hint="try again")
 

@@ -208,12 +208,16 @@ class ClusterServices:
         self.client.delete(DEPLOYMENT, beside, uid=canary["metadata"]["uid"])
 
     def scale(self, name: str, least: int, most: int | None) -> None:
-        record = record_of(existing_service(self.client, name))
-        serve = msgspec.structs.replace(record.serve, replicas=least, max_replicas=most)
-        changed = msgspec.structs.replace(record, serve=serve)
-        annotations = {RECORD: msgspec.json.encode(changed).decode()}
-        self.client.patch(DEPLOYMENT, name, {"metadata": {"annotations": annotations}, "spec": {"replicas": least}})
-        self._scale_by_load(name, serve)
+        def scaled(body: Object) -> Object:
+            record = record_of(body)
+            serve = msgspec.structs.replace(record.serve, replicas=least, max_replicas=most)
+            changed = msgspec.structs.replace(record, serve=serve)
+            annotations = {RECORD: msgspec.json.encode(changed).decode()}
+            return {"metadata": {"annotations": annotations}, "spec": {"replicas": least}}
+
+        existing_service(self.client, name)
+        apply.patch_seen(self.client, name, scaled)
+        self._scale_by_load(name, record_of(existing_service(self.client, name)).serve)
 
     def _scale_by_load(self, name: str, serve: Serve) -> None:
         scaling.scale_by_load(self.client, existing_service(self.client, name), serve, self._notice)
