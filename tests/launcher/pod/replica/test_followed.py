@@ -107,6 +107,8 @@ def test_in_an_object_store_with_the_variables_of_the_pod(make_pods: Make, s3: R
         (tmp_path / f"step-{step}" / ".complete").write_text(json.dumps({"step": step, "metrics": {"loss": step}}))
         mirror.send(tmp_path / f"step-{step}")
     mirror.mark(promoted_name(1), b"")
+    known, promoted = mirror.candidates(most_read=1)
+    assert [(each.step, dict(each.metrics)) for each in known] == [(1, {}), (2, {"loss": 2.0})] and promoted == {1}
     pods = make_pods(script=SHOW)
     pods.gang["checkpoints"]["resume"] = f"{url}/step-1"
     pods.gang["roles"]["worker"]["env"] |= {name: environment[name] for name in environment if name.startswith("AWS_")}

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """Checkpoints that are told of, the newest, each with one metric: their answer stays below one MiB."""
+MOST_READ = 200
+"""Of those in an object store whose metrics are read: each takes a request or two, at every look."""
 _NAME = re.compile(r"step-\d{1,18}")
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -56,10 +58,9 @@ def look(place: str, environment: Mapping[str, str], metric: str | None) -> dict
     """Complete checkpoints with this metric, where they have it, and the steps of those that were promoted."""
     from pathlib import Path
 
-    with_metrics = metric is not None
     if "://" in place:
         mirror = load("storage.checkpoint_mirror").Mirror(place, environment)
-        candidates, promoted = mirror.candidates(with_metrics=with_metrics)
+        candidates, promoted = mirror.candidates(most_read=0 if metric is None else MOST_READ)
     else:
         candidates, promoted = load("storage.checkpoints").candidates(Path(place))
     newest = sorted(candidates, key=lambda each: each.step)[-MOST:]
