@@ -26,6 +26,7 @@ A, A_PODS = holder("a", "n0")
 B, B_PODS = holder("b", "n1")
 LONG, LONG_PODS = holder("long", "n0", "n0", lasts_s=7200.0)
 ELSEWHERE, ELSEWHERE_PODS = holder("secret", "n0", namespace="other")
+THERE, THERE_PODS = holder("hidden", "n1", namespace="third")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,12 @@ ELSEWHERE, ELSEWHERE_PODS = holder("secret", "n0", namespace="other")
             [ELSEWHERE],
             cluster(*ELSEWHERE_PODS, gpus=1),
             ("it starts when a run of another namespace ends",),
+        ),
+        (
+            run("me", 2, TWO),
+            [ELSEWHERE, THERE],
+            cluster(*ELSEWHERE_PODS, *THERE_PODS, gpus=2, nodes=2),
+            ("it would start now with --gpus 1", "it starts when 2 runs of other namespaces have ended"),
         ),
     ],
 )

@@ -186,8 +186,9 @@ class WatchedTurns:
         self._workers.join()
 
     def blind_spots(self) -> list[str]:
-        """Why they cannot be watched now."""
-        return [text for reflector in self._reflectors if (text := reflector.why_stale())]
+        """Why they cannot be watched now, and changes that were not taken."""
+        texts = [text for reflector in self._reflectors for text in (reflector.why_stale(), reflector.handler_trouble)]
+        return [text for text in texts if text]
 
     def why_unhealthy(self) -> str:
         """Threads that ended; empty: none."""
