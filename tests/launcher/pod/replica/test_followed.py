@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -96,6 +98,24 @@ def test_a_step_that_is_gone_is_no_other(make_pods: Make) -> None:
     pods.gang["checkpoints"]["resume"] = str(pods.folder / "theirs" / "step-1")
     assert pods.run(env={"LONGBOAT_FOLLOWED_STEP": "7"}) != [0]
     assert "no complete checkpoint to resume from" in pods.message()["message"]
+
+
+def test_who_asks_a_store_that_never_answers_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Whoever asked goes after half a minute; the program, which nothing ends, would try for minutes."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        env = {**keys, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        (tmp_path / "node").mkdir()
+        plan = {"resume_from": "s3://data/ckpt/step-1", "env": env}
+        (tmp_path / "node" / "plan.json").write_text(json.dumps(plan))
+        program = (
+            "import sys; from longboat.launcher.pod.replica import followed; "
+            "followed.LONGEST_S = 1; sys.exit(followed.main(sys.argv))"
+        )
+        words = [sys.executable, "-c", program, str(tmp_path), "newest"]
+        assert subprocess.run(words, check=False, timeout=25).returncode == -signal.SIGALRM
 
 
 def test_in_an_object_store_with_the_variables_of_the_pod(make_pods: Make, s3: Running, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 
 from ...node.jsonfiles import dumps, read_json
@@ -23,6 +24,9 @@ MOST = 1000
 """Checkpoints that are told of, the newest, each with one metric: their answer stays below one MiB."""
 MOST_READ = 200
 """Of those in an object store whose metrics are read: each takes a request or two, at every look."""
+LONGEST_S = 60
+"""Whoever asked has gone by then. Nothing else ends a program that was run beside a pod's own, and more would gather of
+a store that does not answer."""
 _NAME = re.compile(r"step-\d{1,18}")
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -41,6 +45,7 @@ def place_of(resume: str) -> str:
 
 
 def main(argv: list[str]) -> int:
+    signal.alarm(LONGEST_S)
     try:
         plan = read_json(os.path.join(argv[1], "node", "plan.json"))
         place = place_of(str(plan["resume_from"]))
