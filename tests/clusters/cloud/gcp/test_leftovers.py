@@ -107,7 +107,7 @@ def test_a_project_without_filestore(google: SimulatedGke, capfd: Text) -> None:
 
 
 def test_what_is_another_ones_stays_whatever_it_is_called(google: SimulatedGke, capfd: Text) -> None:
-    """A person's backup of a claim's disk; and of a cluster of the same name elsewhere what bears no place in a label."""
+    """A person's backup of a claim's disk; of a cluster of the same name elsewhere what bears no label of its place."""
     assert enter(["cluster", "up"]) == 0
     google.claims = ["pvc-1"]
     afar = {"goog-k8s-cluster-name": "lab"}
