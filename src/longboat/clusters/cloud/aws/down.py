@@ -10,7 +10,7 @@ from longboat.clusters.cloud.aws.decide import failure_of
 from longboat.clusters.cloud.aws.efs.file_system import unmount
 from longboat.clusters.cloud.aws.observe import Leftover, see_leftovers, see_snapshots, see_volumes
 from longboat.clusters.cloud.aws.stack import ClusterStack, Listen, ResourceEvent
-from longboat.clusters.cloud.aws.templates.intrinsics import kubernetes_tag
+from longboat.clusters.cloud.aws.templates.intrinsics import OWNED, kubernetes_tag
 from longboat.core.errors import Refused
 from longboat.core.jobs import Value
 
@@ -103,4 +103,4 @@ class AwsDown:
     def _is_own(self, tags: list[dict[str, str]]) -> bool:
         """By the tag of Kubernetes' own controller, or of AWS's."""
         pairs = {item["Key"]: item.get("Value", "") for item in tags}
-        return kubernetes_tag(self.name) in pairs or pairs.get("elbv2.k8s.aws/cluster") == self.name
+        return pairs.get(kubernetes_tag(self.name)) == OWNED or pairs.get("elbv2.k8s.aws/cluster") == self.name
