@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 
 from ..vendored import load
 from .event_files import MARK
@@ -16,7 +17,7 @@ from .words import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping
+    from typing import IO, Any, Iterable, Mapping
 
 LOOK_S = 15.0
 """Between two looks: each is a listing of the whole prefix."""
@@ -24,6 +25,8 @@ MOST_FILES = 2000
 """Of one run: more than these nobody looks at, and each takes a request."""
 LARGEST = 1 << 30
 """Bytes of one file: TensorBoard itself would read for minutes."""
+BLOCK = 1 << 20
+"""Bytes that are compared at once: the files are as large as their trainers let them become."""
 _CHECKPOINT = re.compile(r"step-(\d{1,18})/(?:a\d{1,9}-[0-9a-f]{16}-[0-9a-f]{8}/)?(.+)", re.DOTALL)
 
 
@@ -65,6 +68,13 @@ class StoreEvents:
             self._copied[path] = info.tag
 
 
+def named_url(word: str) -> tuple[str, str]:
+    """Name and address of `NAME=URL`. Both may hold a `=`: folders are called like lr=0.1."""
+    before, _, place = word.partition("://")
+    name, _, scheme = before.rpartition("=")
+    return name, "%s://%s" % (scheme, place)
+
+
 def newest_by_path(objects: Iterable[Any], prefix: str) -> dict[str, Any]:
     """Event files by their paths, that of a checkpoint left out."""
     newest: dict[str, tuple[int, float, Any]] = {}
@@ -89,12 +99,24 @@ def grow(target: str, part: str) -> None:
     with open(part, "rb") as arrived:
         try:
             with open(target, "rb") as present:
-                before = present.read()
+                is_longer = _begins_with(arrived, present)
         except FileNotFoundError:
-            before = b""
-        if before and arrived.read(len(before)) == before:
+            is_longer = False
+        if is_longer:
             with open(target, "ab") as file:
-                file.write(arrived.read())
+                shutil.copyfileobj(arrived, file, BLOCK)
             os.unlink(part)
             return
     os.replace(part, target)
+
+
+def _begins_with(arrived: IO[bytes], present: IO[bytes]) -> bool:
+    """Whether the one begins with all of the other, which is not empty; it stands behind that then."""
+    is_empty = True
+    while True:
+        block = present.read(BLOCK)
+        if not block:
+            return not is_empty
+        if arrived.read(len(block)) != block:
+            return False
+        is_empty = False
