@@ -131,15 +131,15 @@ class GoogleLeftovers:
         """Firewall rules whose targets are the cluster's nodes; what is called like them, and what has its label."""
         tags = re.compile(rf"gke-{re.escape(self._cluster)}-([0-9a-f]{{8}})-node")
         with _errors("see firewall rules"):
-            found = [
+            tagged = [
                 (str(body["name"]), mark[1])
                 for body in self._session.items("GET", f"{self._project}/global/firewalls", "items")
                 if str(body["name"]).startswith(_RULE)
                 for mark in map(tags.fullmatch, body.get("targetTags") or ())
                 if mark is not None
             ]
-        others = {str(body.get("id"))[:8] for body in self.namesakes()} if found else set()
-        rules = list(dict.fromkeys(rule for rule, mark in found if mark not in others))
+        others = {str(body.get("id"))[:8] for body in self.namesakes()} if tagged else set()
+        rules = list(dict.fromkeys(rule for rule, mark in tagged if mark not in others))
         ends = [rule.removeprefix(_RULE) for rule in rules]
         names = {end for end in ends if not end.startswith(_INGRESSES)}
         mark = tuple("--" + end.removeprefix(_INGRESSES) for end in ends if end.startswith(_INGRESSES))
