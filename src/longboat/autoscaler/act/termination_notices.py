@@ -1,12 +1,13 @@
 """Taints nodes whose machines their provider takes back, so that runs on them save and leave (`engines.kubernetes.gate.
 departure`). Who finds the taint there, of an earlier turn or of a node termination handler, has nothing to do.
 
-A machine that was stopped may run again, under the name and the Node object that it had: then the taint goes, if it is
-ours. Anybody may set one, and takes his own away.
+A machine that was stopped may run again, under the name and the Node object that it had: then the taint goes after a
+while, if it is ours. Anybody may set one, and takes his own away.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,8 +23,12 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Conflict, LeaseExpired, Unreachable
 from longboat.kubeapi.kinds import NODE
 
-TAINT = {"key": LEAVING, "value": "taken-back", "effect": "NoSchedule"}
-"""The value says whose it is."""
+STAYS_S = 300.0
+"""A machine that runs so long after its notice is not taken back: AWS waits for two minutes, the others for less. Right
+before its end a cloud may say for a moment that it runs, and no more that it goes.
+"""
+_OURS = re.compile(r"[0-9]{9,11}")
+"""The value of our taint: when it was set, in seconds since 1970."""
 
 
 class TaintChange(NamedTuple):
@@ -34,7 +39,11 @@ class TaintChange(NamedTuple):
     is_leaving: bool
 
 
-def taint_changes(nodes: Sequence[Body], seen: ProviderAnswer) -> Iterator[TaintChange]:
+def our_taint(now: float) -> dict[str, str]:
+    return {"key": LEAVING, "value": str(int(now)), "effect": "NoSchedule"}
+
+
+def taint_changes(nodes: Sequence[Body], seen: ProviderAnswer, now: float) -> Iterator[TaintChange]:
     """Not of nodes that are deleted by us: they are empty. Pure."""
     by_id = {machine.id: machine for machine in seen.machines}
     # An address is given to a new machine while the former one still ends, and the name of a node with it.
@@ -50,7 +59,7 @@ def taint_changes(nodes: Sequence[Body], seen: ProviderAnswer) -> Iterator[Taint
             continue
         if machine.state == "stopping" and not _is_tainted(body):
             yield TaintChange(name, machine, is_leaving=True)
-        elif machine.state == "running" and _is_tainted_by_us(body):
+        elif machine.state == "running" and _is_outlived(body, now):
             yield TaintChange(name, machine, is_leaving=False)
 
 
@@ -58,19 +67,21 @@ def _is_tainted(body: Body) -> bool:
     return any(taint.get("key") == LEAVING for taint in (body.get("spec") or {}).get("taints") or ())
 
 
-def _is_tainted_by_us(body: Body) -> bool:
-    return any(_is_ours(taint) for taint in (body.get("spec") or {}).get("taints") or ())
+def _is_outlived(body: Body, now: float) -> bool:
+    """Whether we set the taint so long ago."""
+    taints = (body.get("spec") or {}).get("taints") or ()
+    return any(_is_ours(taint) and now - int(taint["value"]) > STAYS_S for taint in taints)
 
 
 def _is_ours(taint: Body) -> bool:
-    return all(taint.get(key) == value for key, value in TAINT.items())
+    return taint.get("key") == LEAVING and _OURS.fullmatch(taint.get("value") or "") is not None
 
 
 def taint_leaving(
     client: Client, nodes: Sequence[Body], seen: ProviderAnswer, may_work: Callable[[], bool]
 ) -> list[ActionResult]:
     results = []
-    for change in taint_changes(nodes, seen):
+    for change in taint_changes(nodes, seen, client.now()):
         if not may_work():
             break
         action = _action(change)
@@ -98,10 +109,10 @@ def _action(change: TaintChange) -> ScalingAction:
 def _change_taint(client: Client, change: TaintChange) -> bool:
     """At the version that is read, since the list of taints is written as a whole; False: nothing is to be done."""
     body = client.find(NODE, change.node)
-    if body is None or (_is_tainted(body) if change.is_leaving else not _is_tainted_by_us(body)):
+    if body is None or (_is_tainted(body) if change.is_leaving else not _is_outlived(body, client.now())):
         return False
     taints = [taint for taint in body["spec"].get("taints") or () if not _is_ours(taint)]
     version = {"resourceVersion": body["metadata"]["resourceVersion"]}
-    spec = {"taints": [*taints, TAINT] if change.is_leaving else taints}
+    spec = {"taints": [*taints, our_taint(client.now())] if change.is_leaving else taints}
     client.patch(NODE, change.node, {"metadata": version, "spec": spec})
     return True
