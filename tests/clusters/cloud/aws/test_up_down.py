@@ -215,6 +215,11 @@ def test_names_that_are_taken(aws: AwsSession, capfd: pytest.CaptureFixture[str]
     write("theirs")
     code, text = say(capfd, "up")
     assert code == 203 and "EKS has a cluster theirs in us-east-1 already" in text
+    tags = [{"ResourceType": "volume", "Tags": [{"Key": "kubernetes.io/cluster/theirs", "Value": "owned"}]}]
+    claim = aws.call("ec2", "create_volume", AvailabilityZone="us-east-1a", Size=1, TagSpecifications=tags)["VolumeId"]
+    code, text = say(capfd, "down", "--yes", "--purge-data")
+    assert aws.call("ec2", "describe_volumes", VolumeIds=[claim])["Volumes"]
+    assert code == 203 and "the cluster theirs in EKS was not made by Longboat" in text
 
 
 def test_a_context_that_is_taken(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:

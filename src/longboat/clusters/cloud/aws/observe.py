@@ -110,6 +110,15 @@ def see_quotas(session: AwsSession, codes: Sequence[str]) -> dict[str, float]:
     return quotas
 
 
+def is_of_others(session: AwsSession, name: str) -> bool:
+    """Whether there is a cluster of this name that Longboat did not make: what has its tag is not ours to delete."""
+    try:
+        body = session.call("eks", "describe_cluster", name=name)["cluster"]
+    except NoSuchResource:
+        return False
+    return (body.get("tags") or {}).get(CLUSTER_TAG) != name
+
+
 def see_volumes(session: AwsSession, cluster: str) -> list[str]:
     """Disks that were made for claims of the cluster."""
     filters = [{"Name": f"tag:{kubernetes_tag(cluster)}", "Values": [OWNED]}]
