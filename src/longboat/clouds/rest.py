@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 MOST_BYTES = 64 << 20  # the list of all machine types of a region has about 10 MiB
 _MOST_WORDS = 1 << 20  # of an answer that says what went wrong
 TIMEOUT_S = 60.0  # without a byte; changes are orders, which are answered before they are done
+_TOKEN = re.compile(r"[!-~]+")
 Body = dict[str, Any]
 
 
@@ -59,8 +61,10 @@ class RestClient:
     ) -> RestAnswer:
         """`target`: a path, or an address that this host gave. Raises RestFault."""
         url = target if "://" in target else self.base + target
-        if urlsplit(url)[:2] != urlsplit(self.base)[:2]:
-            raise RestFault(0, "OtherHost", f"{self.base} names another host: {urlsplit(url).netloc[:100]}")
+        if _place(url) != _place(self.base):
+            raise RestFault(0, "OtherHost", f"{self.base} names another host: {_place(url)[1][:100]}")
+        if not _TOKEN.fullmatch(token):  # urllib would print it
+            raise RestFault(401, "NoToken", "what the credentials gave is no token: it has other than plain characters")
         data = None if body is None else json.dumps(body).encode()
         sent = {"User-Agent": "longboat", "Accept": "application/json", "Authorization": f"Bearer {token}", **headers}
         if data is not None:
@@ -76,7 +80,15 @@ class RestClient:
             raise RestFault(0, "NoAddress", f"{self.base[:100]}: {error}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise RestFault(0, type(error).__name__, f"{urlsplit(url).netloc}: {reason}") from None
+            raise RestFault(0, type(error).__name__, f"{_place(url)[1]}: {reason}") from None
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Scheme and host."""
+    try:
+        return urlsplit(url)[:2]
+    except ValueError as error:
+        raise RestFault(0, "NoAddress", f"{url[:100]}: {error}") from None
 
 
 def _lower(headers: Any) -> dict[str, str]:

@@ -62,6 +62,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.claims: list[str] = []
         self.snapshots: list[str] = []
         self.accounts: list[str] = []  # of file shares
+        self.has_nodes = True  # AKS's own group is there
         self.left: list[str] = []
         self.takes_any_name = False
         self.name = "lab"
@@ -117,6 +118,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if path.startswith(DEPLOYMENT):
             return self._answer_deployment(method, path, body)
         if path.endswith("/storageAccounts"):
+            _found(self.group if self.has_nodes else None)
             return {"value": [{"name": each} for each in self.accounts]}
         if path == NODES:
             return _found(self.cluster)
@@ -212,6 +214,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
             }
         if path.endswith("/skus"):
             return {"value": [_size(*each) for each in SIZES]}
+        _found(self.group if self.has_nodes else None)
         if path.endswith("/snapshots"):
             return {"value": [{"name": each} for each in self.snapshots]}
         disks = [{"name": name, "tags": {"kubernetes.io-created-for-pvc-name": name}} for name in self.claims]

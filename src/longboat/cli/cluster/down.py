@@ -15,6 +15,7 @@ from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clusters.down import ClusterDown, DownResult
+from longboat.clusters.fields.rules import Login
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, load_spec
 from longboat.core.errors import EngineError, Refused, UsageError
@@ -141,7 +142,7 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
         say(f"error: {clean(error.message)}")
     for host in spec.hosts:
         if host.name in forget and host.name in session.unreachable:
-            target = f"{host.user}@{host.address}" if host.user else host.address
+            target = Login(host.address, host.user, host.port).text
             say(f"longboat: {host.name} is forgotten; what `up` changed there is still there")
             say(f"hint: when it is back: longboat cluster down --hosts {target} --name {spec.name}")
     if missing or not result.is_clean:

@@ -82,7 +82,8 @@ class AzureSession:
                 self._credential = DefaultAzureCredential()
             given = self._credential.get_token(f"{ENDPOINT}/.default")
         except (ClientAuthenticationError, CredentialUnavailableError, ValueError) as error:  # also an id that is none
-            raise RestFault(401, NO_CREDENTIALS, str(error).splitlines()[0][:300]) from None
+            words = str(error).strip() or type(error).__name__
+            raise RestFault(401, NO_CREDENTIALS, words.splitlines()[0][:300]) from None
         self._token = given.token, float(given.expires_on)
         return self._token[0]
 

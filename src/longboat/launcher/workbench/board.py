@@ -77,9 +77,9 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
 
 def _stores(bench: Bench, words: list[str]) -> list[tuple[str, store_events.StoreEvents]]:
     """By the name that is shown: `NAME=URL`."""
-    pairs = [word.partition("=") for word in words]
+    pairs = [store_events.named_url(word) for word in words]
     folders = [bench.path(os.path.join("stores", str(number))) for number in range(len(pairs))]
-    return [(name, store_events.StoreEvents(url, folder, os.environ)) for (name, _, url), folder in zip(pairs, folders)]
+    return [(name, store_events.StoreEvents(url, folder, os.environ)) for (name, url), folder in zip(pairs, folders)]
 
 
 def tensorboard(program: str) -> list[str]:

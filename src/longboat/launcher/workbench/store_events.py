@@ -101,6 +101,13 @@ def _part_of(info: Any) -> str:
     return hashlib.sha256((info.key + "\0" + info.tag).encode("utf-8", "replace")).hexdigest()[:_PART_LENGTH]
 
 
+def named_url(word: str) -> tuple[str, str]:
+    """Name and address of `NAME=URL`. Both may hold a `=`: folders are called like lr=0.1."""
+    before, _, place = word.partition("://")
+    name, _, scheme = before.rpartition("=")
+    return name, "%s://%s" % (scheme, place)
+
+
 def newest_by_path(objects: Iterable[Any], prefix: str) -> dict[str, Any]:
     """Event files by their paths, that of a checkpoint left out."""
     newest: dict[str, tuple[int, float, Any]] = {}

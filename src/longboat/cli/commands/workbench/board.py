@@ -16,7 +16,7 @@ from longboat.cli.commands.workbench.exposing import exposure_of, exposure_optio
 from longboat.cli.commands.workbench.opening import browser, reached, remove_ended, stay, stop_quietly
 from longboat.cli.input.arguments import run_names, seconds
 from longboat.cli.input.engine_option import engine_options, open_engine, placed
-from longboat.cli.output.terminal import say
+from longboat.cli.output.terminal import note, say
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def with_credentials(place: Engine, job: Job, selection: BoardSelection) -> Job:
 
     from longboat.workbench.stores import credentials
 
-    return msgspec.structs.replace(job, secrets=credentials(place))
+    return msgspec.structs.replace(job, secrets=credentials(place, selection.stores))
 
 
 def check_storage(place: Engine, selection: BoardSelection) -> None:
@@ -150,9 +150,11 @@ def selected(place: Engine, runs: Sequence[str], labels: Sequence[str], *, every
     from longboat.engines.kubernetes.manifests.volumes import run_folder
     from longboat.workbench.stores import stores_of
 
-    assert isinstance(place, KubernetesEngine)
     folders = tuple(f"{run.name}={run_folder(run.name, run.uid)}" for run in chosen)
-    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores_of(place, chosen, say))
+    stores: tuple[str, ...] = ()
+    if isinstance(place, KubernetesEngine):
+        stores = stores_of(place, [run.name for run in chosen], note)
+    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores)
 
 
 def find_tensorboard() -> str:
