@@ -13,6 +13,7 @@ from pathlib import Path
 
 from longboat.clusters.admin_kubeconfig import admin_kubeconfig_of
 from longboat.clusters.apply import nodes as cluster_nodes
+from longboat.clusters.apply.etcd_members import remove_member
 from longboat.clusters.apply.execute import Execution
 from longboat.clusters.apply.step_log import Listener, StepEvent, StepFailure
 from longboat.clusters.hosts.connection import Content, FilePart, HostConnection, check
@@ -148,6 +149,8 @@ class ClusterUp:
         if step.kind == "init":
             own = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
             return kubeadm.as_text(kubeadm.init_documents(self._spec, host, facts, own))
+        if host.role == "control-plane" and not kubeadm.has_begun(facts):
+            remove_member(self._control, host.name)  # a machine of this name that was lost: kubeadm would wait for it
         ticket = self._tokens.ticket(is_control_plane=host.role == "control-plane")
         return kubeadm.as_text(kubeadm.join_documents(self._spec, host, facts, ticket))
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from longboat.cli.cluster.down import with_left_behind
+from longboat.cli.cluster.down import audit_lines, take_lost_out, with_left_behind
+from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
-from longboat.cli.cluster.up import check_machines, leaving_hosts, lost_problems
-from longboat.clusters.hosts.pool import Hosts
+from longboat.cli.cluster.up import check_machines, forget_host, leaving_hosts, lost_problems, take_away
+from longboat.clusters.apply.undo import HostAudit
+from longboat.clusters.hosts.connection import CommandResult
+from longboat.clusters.hosts.pool import Connector, Hosts
+from longboat.clusters.hosts.settings import LoginSettings
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.home import Home
@@ -36,11 +43,109 @@ def test_another_first_control_plane_is_refused() -> None:
         leaving_hosts(before, after)
 
 
+def test_another_control_plane_may_come_first_so_that_a_lost_first_one_is_replaced() -> None:
+    before = cluster(planes=3, endpoint="10.0.0.9")
+    fresh = HostSpec(name="cp-3", address="cp-3", role="control-plane")
+    after = msgspec.structs.replace(before, hosts=(*before.hosts[1:3], fresh, *before.hosts[3:]))
+    assert [host.name for host in leaving_hosts(before, after)] == ["cp-0"]
+    on_top = msgspec.structs.replace(before, hosts=(fresh, *before.hosts[1:]))
+    with pytest.raises(Refused, match="the first control plane of lab is cp-0, and the file now has cp-3") as caught:
+        leaving_hosts(before, on_top)
+    assert "any other one may come first: cp-1, cp-2" in (caught.value.hint or "")
+
+
 def test_a_change_of_role_is_refused() -> None:
     before = cluster()
     hosts = [msgspec.structs.replace(host, role="control-plane") for host in before.hosts]
     with pytest.raises(Refused, match="w-0, w-1: a role cannot change"):
         leaving_hosts(before, msgspec.structs.replace(before, hosts=tuple(hosts)))
+
+
+class AskedHost:
+    """Writes down what is done with etcd and nodes; etcd has the three control planes."""
+
+    def __init__(self, name: str, log: list[str], *, has_majority: bool = True) -> None:
+        self.name, self.log, self.has_majority = name, log, has_majority
+
+    def run(self, script: str, *, stdin: bytes = b"", **rest: object) -> CommandResult:
+        words = script.split()
+        if "/member/" in script and not self.has_majority:
+            return CommandResult(code=1, stdout="", stderr="Error from server (NotFound): no leader")
+        if "/member/list" in script:
+            members = [{"name": f"cp-{number}", "ID": str(number)} for number in range(3)]
+            return CommandResult(code=0, stdout=json.dumps({"members": members}), stderr="")
+        if "/member/remove" in script:
+            self.log.append(f"{self.name}: member {json.loads(stdin)['ID']}")
+        elif "delete node" in script:
+            self.log.append(f"{self.name}: node {words[words.index('node') + 1]}")
+        return CommandResult(code=0, stdout="", stderr="")
+
+
+def asked(
+    spec: ClusterSpec, lost: Sequence[str], home: Path, *, has_majority: bool = True
+) -> tuple[ClusterSession, list[str]]:
+    """A session in which all but the lost hosts answer, and what they are asked for."""
+    log: list[str] = []
+    there = [host for host in spec.hosts if host.name not in lost]
+    admin = (("/etc/kubernetes/admin.conf", "x"),)
+    facts = {
+        host.name: bare(host.name, journal_cluster="lab", files=admin if host.role == "control-plane" else ())
+        for host in there
+    }
+    connections: Any = {host.name: AskedHost(host.name, log, has_majority=has_majority) for host in there}
+    errors = {name: EngineError(f"{name}: no answer") for name in lost}
+    hosts = Hosts(connections, {}, Connector(LoginSettings()))
+    return ClusterSession(spec, hosts, facts, errors, Home(home)), log
+
+
+def test_a_lost_control_plane_is_forgotten_by_etcd_too_and_a_worker_is_no_affair_of_its(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the next one to join waits for it in vain, and one more that dies ends the API."""
+    before = cluster(planes=3, workers=1, endpoint="10.0.0.9")
+    session, log = asked(without(before, "cp-0", "w-0"), (), tmp_path)
+    forget_host(session, before.hosts[0])
+    assert log == ["cp-1: member 0", "cp-1: node cp-0"]
+    assert "put it into the file, as a worker, up, take it out" in capsys.readouterr().err
+    forget_host(session, before.hosts[3])
+    assert log[2:] == ["cp-1: node w-0"]
+    assert "put it into the file, up, take it out" in capsys.readouterr().err
+
+
+def test_down_takes_a_lost_control_plane_out_of_etcd_and_another_speaks_for_the_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = cluster(planes=3, workers=1, endpoint="10.0.0.9")
+    session, log = asked(spec, ("cp-0", "w-0"), tmp_path)
+    after = take_lost_out(session, ("cp-0", "w-0"))
+    assert log == ["cp-1: member 0"]
+    assert [host.name for host in after.spec.hosts] == ["cp-1", "cp-2", "cp-0", "w-0"]
+    # Who is not to be forgotten may come back and leave by itself.
+    session, log = asked(spec, ("cp-0",), tmp_path)
+    assert take_lost_out(session, ()).spec.hosts == spec.hosts and log == []
+    # Of two that are lost etcd cannot take leave; the hosts that are there are undone all the same.
+    session, log = asked(spec, ("cp-0", "cp-1"), tmp_path, has_majority=False)
+    assert take_lost_out(session, ("cp-0", "cp-1")).spec.control_planes[0].name == "cp-2" and log == []
+    assert capsys.readouterr().err.count("warning: cp-") == 2
+    # The only one is lost: nobody is asked.
+    session, log = asked(cluster(), ("cp-0",), tmp_path)
+    assert take_lost_out(session, ("cp-0",)).spec.control_planes[0].name == "cp-0" and log == []
+
+
+def test_who_cannot_leave_is_told_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (line, *others) = audit_lines([HostAudit(host="w-0", ours=("+ file /etc/x",), others=("- user a",))])
+    assert line == "w-0: left: + file /etc/x" and others == ["w-0: changed by others since `up`: - user a"]
+
+    class Left(AskedHost):
+        def run(self, script: str, **rest: Any) -> CommandResult:
+            left = "+\tinterface\tflannel.1\n" if "inventory" in script else ""
+            return CommandResult(code=0, stdout=left, stderr="")
+
+    session, log = asked(cluster(), (), tmp_path)
+    session.hosts.connections.update({name: Left(name, log) for name in session.facts})  # type: ignore[misc]
+    with pytest.raises(EngineError, match="w-0: could not leave the cluster"):
+        take_away(session, [session.spec.hosts[1]], ProgressTable(["w-0"], "text", tmp_path), grace_s=1)
+    assert "w-0: left: + interface flannel.1" in capsys.readouterr().err
 
 
 def test_a_machine_with_a_new_name_is_not_reset(tmp_path: Path) -> None:

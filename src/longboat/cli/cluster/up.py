@@ -10,11 +10,13 @@ import click
 import msgspec
 
 from longboat.cli.cluster.addons import install_into, pools_of, print_addons
+from longboat.cli.cluster.down import audit_lines
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, say
+from longboat.clusters.apply.etcd_members import remove_member
 from longboat.clusters.apply.gpu_verification import GpuVerification
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.cluster_file import bundle_source
@@ -100,10 +102,8 @@ def command(
         if dry_run:
             print_plan(plan, leaving, output, spec.addons)
             return 0
-        for name in forget:
-            delete_node(session.hosts[spec.control_planes[0].name], name)
-            say(f"longboat: {name} is forgotten; what `up` changed there is still there")
-            say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")
+        for host in (host for host in gone if host.name in forget):
+            forget_host(session, host)
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
@@ -124,11 +124,13 @@ def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpe
     if before is None or before.kind != spec.kind:
         return []
     now = {host.name: host for host in spec.hosts}
-    first = before.control_planes[0].name
-    if first != spec.control_planes[0].name:
+    planes, first = [host.name for host in before.control_planes], spec.control_planes[0].name
+    if first not in planes:
         raise Refused(
-            f"the first control plane of {spec.name} is {first}, and the file now has {spec.control_planes[0].name}",
-            hint=f"role: control-plane of {first} keeps it; longboat cluster down takes all of it down",
+            f"the first control plane of {spec.name} is {planes[0]}, and the file now has {first}",
+            hint=f"role: control-plane of {planes[0]} keeps it"
+            + (f"; of several any other one may come first: {', '.join(planes[1:])}" if planes[1:] else "")
+            + "; longboat cluster down takes all of it down",
         )
     changed = [host.name for host in before.hosts if host.name in now and now[host.name].role != host.role]
     if changed:
@@ -162,13 +164,23 @@ def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None
             )
 
 
+def forget_host(session: ClusterSession, host: HostSpec) -> None:
+    control = session.hosts[session.spec.control_planes[0].name]
+    if host.role == "control-plane":
+        remove_member(control, host.name)
+    delete_node(control, host.name)
+    say(f"longboat: {host.name} is forgotten; what `up` changed there is still there")
+    place = "the file, as a worker" if host.role == "control-plane" else "the file"
+    say(f"hint: when it is back, put it into {place}, up, take it out, and up once more undoes it")
+
+
 def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: ProgressTable, *, grace_s: float) -> None:
     """Drain and reset the hosts that leave; trainings on them have `grace_s` to save."""
     connections = session.hosts.connections
     work = ClusterDown(session.spec, connections, session.facts, progress.listen, grace_s=grace_s, leaving=leaving)
     result = work.run()
     if not result.is_clean:
-        for line in failure_lines(result.failures, session.logs):
+        for line in (*failure_lines(result.failures, session.logs), *audit_lines(result.audits)):
             say(line)
         names = ", ".join(host.name for host in leaving)
         raise EngineError(f"{names}: could not leave the cluster", hint="the same command again tries what is left")
