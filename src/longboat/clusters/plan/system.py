@@ -224,8 +224,15 @@ def _firewalld(port: str, source: str) -> str:
     if source:
         words = f'rule family="ipv4" source address="{source}" port port="{number}" protocol="{protocol}" accept'
         rule = f"rich-rule='{words}'"
-    both = f"firewall-cmd -q --{{0}}-{rule}; firewall-cmd -q --permanent --{{0}}-{rule}"
-    return undo(f"port-{number}-{protocol}", f"{both.format('remove')} || true") + both.format("add") + "\n"
+    # Whoever stopped firewalld since, or removed it, is not kept from the way back.
+    close = f"""if firewall-cmd -q --state 2>/dev/null; then
+    firewall-cmd -q --remove-{rule}
+    firewall-cmd -q --permanent --remove-{rule}
+else
+    firewall-offline-cmd -q --remove-{rule} 2>/dev/null || true
+fi"""
+    opens = f"firewall-cmd -q --add-{rule}\nfirewall-cmd -q --permanent --add-{rule}\n"
+    return undo(f"port-{number}-{protocol}", close) + opens
 
 
 def _firewalld_zone(needed: Sequence[str], pods: str) -> str:
