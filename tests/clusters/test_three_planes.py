@@ -110,6 +110,7 @@ def test_one_of_three_control_planes_dies_and_another_machine_takes_its_place(la
         # It comes back, and gets rid of what it has as the hint says.
         testbed_hosts.switch_on(group.record, lost)
         wait_for(lambda: testbed_hosts.answers(lost), 120)
+        wait_for(lambda: "host-0 is a node, and not in the file" in longboat("cluster", "status", code=None), 240)
         longboat.write(chosen=[second, third, fresh, lost], planes=3, endpoint=endpoint)
         assert "4 nodes are ready" in longboat("cluster", "up")
         longboat.write(chosen=[second, third, fresh], planes=3, endpoint=endpoint)

@@ -13,6 +13,7 @@ import pytest
 from longboat.cli.cluster.down import audit_lines, take_lost_out, with_left_behind
 from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
+from longboat.cli.cluster.status import stranger_lines
 from longboat.cli.cluster.up import check_machines, forget_host, leaving_hosts, lost_problems, take_away
 from longboat.clusters.apply.undo import HostAudit
 from longboat.clusters.hosts.connection import CommandResult
@@ -130,6 +131,13 @@ def test_down_takes_a_lost_control_plane_out_of_etcd_and_another_speaks_for_the_
     # The only one is lost: nobody is asked.
     session, log = asked(cluster(), ("cp-0",), tmp_path)
     assert take_lost_out(session, ("cp-0",)).spec.control_planes[0].name == "cp-0" and log == []
+
+
+def test_a_node_that_the_file_does_not_have_is_named() -> None:
+    """A host that was forgotten registers as soon as it is back: pods start there that nobody reaches."""
+    assert stranger_lines(cluster(), ["cp-0", "w-0", "w-1"]) == []
+    (line,) = stranger_lines(cluster(), ["cp-0", "w-9\x1b[2J"])
+    assert line.startswith("w-9") and "is a node, and not in the file" in line and "\x1b" not in line
 
 
 def test_who_cannot_leave_is_told_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
