@@ -14,11 +14,19 @@ from longboat.cli.cluster.down import audit_lines, take_lost_out, with_left_behi
 from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
 from longboat.cli.cluster.status import stranger_lines
-from longboat.cli.cluster.up import check_machines, forget_host, leaving_hosts, lost_problems, take_away
+from longboat.cli.cluster.up import (
+    check_machines,
+    forget_host,
+    leaving_hosts,
+    lost_problems,
+    print_plan,
+    take_away,
+)
 from longboat.clusters.apply.undo import HostAudit
 from longboat.clusters.hosts.connection import CommandResult
 from longboat.clusters.hosts.pool import Connector, Hosts
 from longboat.clusters.hosts.settings import LoginSettings
+from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.home import Home
@@ -33,6 +41,21 @@ def test_a_host_that_is_not_in_the_file_any_more_leaves() -> None:
     before = cluster()
     assert [host.name for host in leaving_hosts(before, without(before, "w-1"))] == ["w-1"]
     assert leaving_hosts(None, before) == [] and leaving_hosts(before, before) == []
+
+
+def test_a_dry_run_shows_hosts_that_leave_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    gone, kept = [HostSpec(name="w-9", address="w-9")], Kept(host="cp-0", name="init", reason="part of the cluster")
+    plan = ClusterPlan(hosts=(HostPlan(host="cp-0", kept=(kept,)),))
+    print_plan(plan, gone, "text", ())
+    text = capsys.readouterr().out
+    assert text.startswith("w-9\n  - leaves the cluster") and "nothing to do" not in text
+    print_plan(plan, gone, "json", ())
+    records = json.loads(capsys.readouterr().out)
+    assert [(record["host"], [step["name"] for step in record["steps"]]) for record in records] == [
+        ("cp-0", []), ("w-9", ["leave"]),
+    ]  # fmt: skip
+    print_plan(plan, [], "text", ())
+    assert capsys.readouterr().out.endswith("nothing to do\n")
 
 
 def test_another_first_control_plane_is_refused() -> None:

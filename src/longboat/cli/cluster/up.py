@@ -34,6 +34,8 @@ from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.core.words import counted
 from longboat.engines.shared.home import Home
 
+NOTHING = "nothing to do"
+
 
 @click.command("up", short_help="Make the cluster, or change it to what its file says.")
 @target_options
@@ -234,13 +236,17 @@ def merge(spec: ClusterSpec, text: str) -> None:
 
 
 def print_plan(plan: ClusterPlan, leaving: Sequence[HostSpec], output: str, addons: Sequence[str]) -> None:
+    does = "leaves the cluster: drained, then everything there is undone"
     if output == "json":
-        sys.stdout.write(msgspec.json.encode(plan_record(plan)).decode() + "\n")
+        leave = [{"name": "leave", "does": does, "needs": ()}]
+        records = [*plan_record(plan), *({"host": host.name, "steps": leave, "kept": ()} for host in leaving)]
+        sys.stdout.write(msgspec.json.encode(records).decode() + "\n")
         return
-    for line in plan_lines(plan):
-        print(line)
     for host in leaving:
-        print(f"{host.name}\n  - leaves the cluster: drained, then everything there is undone")
+        print(f"{host.name}\n  - {does}")
+    for line in plan_lines(plan):
+        if line != NOTHING or not leaving:
+            print(line)
     if addons:
         print(f"then, when the nodes are ready, what is missing of the add-ons: {', '.join(addons)}")
 
@@ -259,7 +265,7 @@ def plan_record(plan: ClusterPlan) -> list[dict[str, object]]:
 def plan_lines(plan: ClusterPlan) -> Sequence[str]:
     lines = [line for host in plan.hosts for line in host_lines(host)]
     if plan.is_empty:
-        lines.append("nothing to do")
+        lines.append(NOTHING)
     else:
         lines.append("then, when the hosts have joined: network between pods, labels, taints")
     return lines
