@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters.apply.undo import _UNDO
+from longboat.clusters.apply.undo import _FORGET, _UNDO
 from longboat.clusters.plan.journal_shell import HAS_JOURNAL, JOURNAL, PRELUDE, put, undo
 from longboat.clusters.plan.steps import Step
-from longboat.clusters.plan.system import swap
+from longboat.clusters.plan.system import journal, swap
 from tests.clusters.worlds import bare, cluster
 
 
@@ -190,6 +190,28 @@ def test_no_step_but_the_first_makes_a_journal(machine: Machine, tmp_path: Path)
     assert not machine.journal.exists() and not (tmp_path / "changed").exists()
 
 
+def test_a_journal_that_was_half_removed_is_still_found_and_does_not_keep_another_cluster_out(
+    machine: Machine,
+) -> None:
+    """The id of the cluster that went, without its name, was taken for one of another cluster."""
+    for name in ("cluster", "id", "before", "touched"):
+        (machine.journal / name).write_text("lab\n")
+    left = []
+    for number, line in enumerate(cuts := [line for line in _FORGET.splitlines() if line.startswith("rm ")]):
+        machine.run(_FORGET.replace(line, "exit 9"), is_cut=True)
+        left.append(sorted(path.name for path in machine.journal.iterdir()))
+        assert ("cluster" in left[-1]) is (number == 0) and "id" not in left[-1]
+    assert len(cuts) == 2
+    machine.run(_FORGET)
+    assert not machine.journal.exists()
+
+
+def test_a_journal_with_something_to_undo_stays(machine: Machine) -> None:
+    machine.run(undo("swap", "true"))
+    assert machine.run(_FORGET, is_cut=True).returncode == 1
+    assert machine.entries() == ["0001-swap"]
+
+
 SWAP_PROGRAMS = {
     # Names, and units with their masks, are lines of files.
     "swapon": 'grep -qxF "$1" DEVICES || exit 255\n! grep -qxF "$1" SWAPS || exit 255\necho "$1" >> SWAPS',
@@ -252,3 +274,19 @@ def test_swap_that_was_not_yet_off_when_the_script_was_cut_is_no_mistake_of_the_
     machine.run(machine.step.replace("swapoff -a", "exit 9"), is_cut=True)
     machine.undo()
     assert machine.swaps.read_text().split() == ["/dev/sda2", "/dev/zram0"] and machine.masked.read_text() == ""
+
+
+@pytest.mark.parametrize(("files", "is_refused"), [({"id": "0a"}, False), ({"id": "0a", "cluster": "lab"}, True)])
+def test_an_id_counts_with_the_name_of_its_cluster_only(
+    machine: Machine, files: dict[str, str], is_refused: bool
+) -> None:
+    """An `up` from elsewhere was cut off before it had begun: nothing of it is there."""
+    spec = cluster(id="0b0b0b0b")
+    step = journal(spec, spec.hosts[0], bare("cp-0"))
+    assert step is not None
+    for name, text in files.items():
+        (machine.journal / name).write_text(f"{text}\n")
+    (machine.journal / "before").write_text("")  # what the host is like takes seconds to read
+    done = machine.run(step.script, is_cut=True)
+    assert (done.returncode, "part of another cluster called lab" in done.stderr) == (int(is_refused), is_refused)
+    assert (machine.journal / "id").read_text() == ("0a\n" if is_refused else "0b0b0b0b\n")

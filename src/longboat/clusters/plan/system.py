@@ -114,7 +114,8 @@ def journal(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | None:
     """Record the state of the host before any change."""
     if facts.journal_cluster == spec.name:
         return None
-    is_another = f"""[ ! -s id ] || [ "$(cat id)" = {spec.id} ] ||
+    # An id without a name is of an `up` or a `down` that was cut off where there was nothing of it, or nothing left.
+    is_another = f"""[ ! -s cluster ] || [ ! -s id ] || [ "$(cat id)" = {spec.id} ] ||
     fail "error: this host is part of another cluster called {spec.name}"
 printf '%s\\n' {spec.id} > id.new
 mv id.new id
