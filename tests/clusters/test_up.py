@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from longboat.clusters import small_files, up
+from longboat.clusters.apply import nodes as cluster_nodes
 from longboat.clusters.apply.nodes import JoinTokens
 from longboat.clusters.hosts.connection import CommandResult, Line
 from longboat.clusters.plan.kubeadm import as_text, certificate_documents
@@ -92,7 +93,7 @@ def test_a_control_plane_made_anew_takes_the_place_that_its_name_has_in_etcd(
     """
     spec, log, asked = cluster(planes=3, workers=1, endpoint="10.0.0.9"), list[str](), list[str]()
     nodes = [NodeView(name=host.name, address="", pods="", is_ready=host.name in ready) for host in spec.hosts if ready]
-    monkeypatch.setattr(up.cluster_nodes, "read_nodes", lambda control: nodes)
+    monkeypatch.setattr(cluster_nodes, "read_nodes", lambda control: nodes)
     monkeypatch.setattr(up, "remove_member", lambda control, name: asked.append(f"{control.name}: {name}"))
     hosts = {host.name: SimulatedHost(host.name, log) for host in spec.hosts}
     facts = {host.name: bare(host.name, journal=journal) for host in spec.hosts}
