@@ -28,6 +28,7 @@ from longboat.clusters.hosts.pool import Connector, Hosts
 from longboat.clusters.hosts.settings import LoginSettings
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept
 from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.clusters.spec_store import save_spec
 from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.home import Home
 from tests.clusters.worlds import bare, cluster
@@ -216,8 +217,13 @@ def test_a_second_command_that_changes_the_cluster_waits_for_nothing_and_changes
 
 def test_who_takes_a_lost_host_out_of_the_file_is_told_how_to_go_on(tmp_path: Path) -> None:
     hosts: Hosts = None  # type: ignore[assignment]
-    lost = {"w-8": EngineError("w-8: no answer"), "w-0": EngineError("w-0: no answer")}
+    lost = {name: EngineError(f"{name}: no answer") for name in ("w-8", "w-0", "cp-0")}
     session = ClusterSession(cluster(), hosts, {}, lost, Home(tmp_path))
     leaving = [HostSpec(name=name, address=name) for name in ("w-8", "w-9")]
     (problem,) = lost_problems(session, leaving)
     assert (problem.host, problem.severity) == ("w-8", "warning") and "--forget w-8" in problem.remedy
+    # One that was part of the cluster and is in the file: it is lost too, but nobody has said so.
+    save_spec(session.spec, session.home)
+    problems = lost_problems(session, leaving)
+    assert [problem.host for problem in problems] == ["w-8", "w-0"]
+    assert "take it out of the file: --forget w-0 goes on" in problems[1].remedy

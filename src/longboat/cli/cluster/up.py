@@ -143,16 +143,28 @@ def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpe
 
 
 def lost_problems(session: ClusterSession, leaving: Sequence[HostSpec]) -> list[HostProblem]:
-    """Hosts that left the file and do not answer: they cannot be undone, and may come back as nodes."""
-    remedy = "bring it back; or, if it is lost for good: --forget {name} goes on without it"
+    """Hosts of the cluster that do not answer. Those that left the file cannot be undone, and may come back as nodes.
+    Without its only control plane there is no cluster to go on with.
+    """
+    kept, planes = load_spec(session.spec.name, session.home), session.spec.control_planes
+    names = {host.name for host in (kept.hosts if kept is not None else ())}
+    staying = [host for host in session.spec.hosts if host.name in names and planes != (host,)]
+    gone = (
+        "it is not in the file any more",
+        "bring it back; or, if it is lost for good: --forget {} goes on without it",
+    )
+    lost = (
+        "it is part of the cluster",
+        "bring it back; or, if it is lost for good, take it out of the file: --forget {} goes on",
+    )
     return [
         HostProblem(
-            host=host.name, check="connection", severity="warning", message="it is not in the file any more",
-            remedy=remedy.format(name=host.name),
+            host=host.name, check="connection", severity="warning", message=message, remedy=remedy.format(host.name)
         )
-        for host in leaving
+        for hosts, (message, remedy) in ((leaving, gone), (staying, lost))
+        for host in hosts
         if host.name in session.unreachable
-    ]  # fmt: skip
+    ]
 
 
 def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None:
