@@ -66,8 +66,8 @@ def states(longboat: Lab) -> dict[str, str]:
 
 def etcd_names(host: Host) -> list[str]:
     """Its members, as one of them lists them."""
-    listed = json.loads(host.run(f"echo '{{}}' | sudo env {etcd_members._POST % 'list'}"))
-    return sorted(member["name"] for member in listed["members"])
+    listed = host.run(f"sudo sh -c '{etcd_members.LIST_MEMBERS}'")
+    return sorted(member["name"] for member in etcd_members.members_of(listed))
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
@@ -102,6 +102,9 @@ def test_one_of_three_control_planes_dies_and_another_machine_takes_its_place(la
 
         # The first one, which made the cluster: another speaks for it from now on.
         longboat.write(chosen=[second, third, fresh], planes=3, endpoint=endpoint)
+        found = json.loads(longboat("doctor", "--cluster", "cluster.yaml", "--no-pods", "-o", "json", code=205))
+        (etcd,) = [finding for finding in found if finding["name"] == "host etcd"]
+        assert etcd["status"] == "broken" and "--forget host-0" in etcd["hint"]
         told = longboat("cluster", "up", "--forget", "host-0")
         assert "host-0 is forgotten" in told and "3 nodes are ready" in told
         assert etcd_names(second) == ["host-1", "host-2", "host-3"]

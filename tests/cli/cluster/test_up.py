@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
 from longboat.cli.cluster.status import stranger_lines
 from longboat.cli.cluster.up import (
+    check_forgotten,
     check_machines,
     forget_host,
     leaving_hosts,
@@ -29,9 +31,9 @@ from longboat.clusters.hosts.settings import LoginSettings
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import save_spec
-from longboat.core.errors import EngineError, Refused
+from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.engines.shared.home import Home
-from tests.clusters.worlds import bare, cluster
+from tests.clusters.worlds import bare, cluster, packed
 
 
 def without(spec: ClusterSpec, *names: str) -> ClusterSpec:
@@ -101,6 +103,8 @@ class AskedHost:
             return CommandResult(code=0, stdout=json.dumps({"members": members}), stderr="")
         if "/member/remove" in script:
             self.log.append(f"{self.name}: member {json.loads(stdin)['ID']}")
+        elif "get nodes" in script:
+            return CommandResult(code=0, stdout=packed("w-7" + "\t" * 8 + "\n"), stderr="")
         elif "delete node" in script:
             self.log.append(f"{self.name}: node {words[words.index('node') + 1]}")
         return CommandResult(code=0, stdout="", stderr="")
@@ -129,12 +133,27 @@ def test_a_lost_control_plane_is_forgotten_by_etcd_too_and_a_worker_is_no_affair
     """Else the next one to join waits for it in vain, and one more that dies ends the API."""
     before = cluster(planes=3, workers=1, endpoint="10.0.0.9")
     session, log = asked(without(before, "cp-0", "w-0"), (), tmp_path)
-    forget_host(session, before.hosts[0])
+    forget_host(session, "cp-0", [before.hosts[0], before.hosts[3]])
     assert log == ["cp-1: member 0", "cp-1: node cp-0"]
     assert "put it into the file, as a worker, up, take it out" in capsys.readouterr().err
-    forget_host(session, before.hosts[3])
+    forget_host(session, "w-0", [before.hosts[0], before.hosts[3]])
     assert log[2:] == ["cp-1: node w-0"]
     assert "put it into the file, up, take it out" in capsys.readouterr().err
+
+
+def test_a_host_of_an_up_from_elsewhere_is_forgotten_too_and_none_that_is_nowhere(tmp_path: Path) -> None:
+    """On another laptop nobody knows which hosts there were: the cluster does."""
+    session, log = asked(cluster(planes=3, workers=0, endpoint="10.0.0.9"), (), tmp_path)
+    lost = dataclasses.replace(session, spec=without(session.spec, "cp-0"))
+    forget_host(lost, "cp-0", [])
+    assert log == ["cp-1: member 0", "cp-1: node cp-0"]
+    forget_host(lost, "w-7", [])
+    assert log[2:] == ["cp-1: node w-7"]
+    with pytest.raises(UsageError, match="--forget w-8: lab has no such node"):
+        forget_host(lost, "w-8", [])
+    for name, reason in (("w-0", "take the host out of the file"), ("W 9; rm", "expected the name of a node")):
+        with pytest.raises(UsageError, match=reason):
+            check_forgotten(cluster(), [name])
 
 
 def test_down_takes_a_lost_control_plane_out_of_etcd_and_another_speaks_for_the_cluster(

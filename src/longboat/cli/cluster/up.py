@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -18,9 +19,10 @@ from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, say
 from longboat.clusters.apply.etcd_members import remove_member
 from longboat.clusters.apply.gpu_verification import GpuVerification
-from longboat.clusters.apply.nodes import delete_node
+from longboat.clusters.apply.nodes import delete_node, read_nodes
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
+from longboat.clusters.fields import rules
 from longboat.clusters.observe.facts import HostProblem
 from longboat.clusters.offline.addon_files import with_manifests
 from longboat.clusters.offline.flannel_program import flanneld_of, unpinned
@@ -82,9 +84,7 @@ def command(
         install_into(spec, spec.context or spec.name, output)
         return 0
     gone = leaving_hosts(load_spec(spec.name, Home()), spec)
-    unknown = sorted(set(forget) - {host.name for host in gone})
-    if unknown:
-        raise UsageError(f"--forget {unknown[0]}: take the host out of the file, then forget it")
+    check_forgotten(spec, forget)
     leaving = [host for host in gone if host.name not in forget]
     software = load_software(spec, Home())
     if software is not None:
@@ -104,8 +104,8 @@ def command(
         if dry_run:
             print_plan(plan, leaving, output, spec.addons)
             return 0
-        for host in (host for host in gone if host.name in forget):
-            forget_host(session, host)
+        for name in forget:
+            forget_host(session, name, gone)
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
@@ -178,13 +178,25 @@ def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None
             )
 
 
-def forget_host(session: ClusterSession, host: HostSpec) -> None:
-    control = session.hosts[session.spec.control_planes[0].name]
-    if host.role == "control-plane":
-        remove_member(control, host.name)
-    delete_node(control, host.name)
-    say(f"longboat: {host.name} is forgotten; what `up` changed there is still there")
-    place = "the file, as a worker" if host.role == "control-plane" else "the file"
+def check_forgotten(spec: ClusterSpec, forget: Sequence[str]) -> None:
+    for name in forget:
+        if name in {host.name for host in spec.hosts}:
+            raise UsageError(f"--forget {name}: take the host out of the file, then forget it")
+        if not re.fullmatch(rules.NODE, name):
+            raise UsageError(f"--forget {name}: expected {rules.NODE_EXPECTED}")
+
+
+def forget_host(session: ClusterSession, name: str, gone: Sequence[HostSpec]) -> None:
+    """`gone`: hosts of the last `up` from here that are no longer in the file; those of others the cluster knows."""
+    control, roles = session.hosts[session.spec.control_planes[0].name], {host.name: host.role for host in gone}
+    is_plane = roles.get(name) == "control-plane"
+    if is_plane or len(session.spec.control_planes) > 1:
+        is_plane = remove_member(control, name) or is_plane
+    if name not in roles and not is_plane and name not in {node.name for node in read_nodes(control)}:
+        raise UsageError(f"--forget {name}: {session.spec.name} has no such node")
+    delete_node(control, name)
+    say(f"longboat: {name} is forgotten; what `up` changed there is still there")
+    place = "the file, as a worker" if is_plane else "the file"
     say(f"hint: when it is back, put it into {place}, up, take it out, and up once more undoes it")
 
 

@@ -16,10 +16,12 @@ from longboat.core.errors import EngineError
 WITHIN_S = 60.0  # the others elect a leader within seconds of its death; without a majority nothing helps
 _PKI = "/etc/kubernetes/pki"
 _POST = (
-    "KUBECONFIG=/dev/null kubectl --server=https://127.0.0.1:2379 --request-timeout=10s"
+    "env KUBECONFIG=/dev/null kubectl --server=https://127.0.0.1:2379 --request-timeout=10s"
     f" --certificate-authority={_PKI}/etcd/ca.crt --client-certificate={_PKI}/apiserver-etcd-client.crt"
     f" --client-key={_PKI}/apiserver-etcd-client.key create --raw /v3/cluster/member/%s -f -"
 )
+LIST_MEMBERS = f"printf {{}} | {_POST % 'list'}"
+"""A script that prints them as JSON, on a control plane."""
 
 
 def remove_member(control: HostConnection, name: str) -> bool:
@@ -37,16 +39,23 @@ def remove_member(control: HostConnection, name: str) -> bool:
 
 
 def _remove(control: HostConnection, name: str) -> bool:
-    ids = [str(member["ID"]) for member in _members(control) if member.get("name") == name]
+    ids = [str(member["ID"]) for member in _members(control) if member["name"] == name]
     for identity in ids:
         check(control, _POST % "remove", stdin=json.dumps({"ID": identity}).encode())
     return bool(ids)
 
 
 def _members(control: HostConnection) -> list[dict[str, Any]]:
-    text = check(control, _POST % "list", stdin=b"{}")
+    try:
+        return members_of(check(control, LIST_MEMBERS))
+    except ValueError:
+        raise EngineError(f"{control.name}: etcd's list of members is not understood") from None
+
+
+def members_of(text: str) -> list[dict[str, Any]]:
+    """Members out of what the script prints. Raises ValueError."""
     try:
         members: list[dict[str, Any]] = json.loads(text)["members"]
-        return [{**member, "ID": int(member["ID"])} for member in members]
-    except (ValueError, KeyError, TypeError):
-        raise EngineError(f"{control.name}: etcd's list of members is not understood") from None
+        return [{**member, "ID": int(member["ID"]), "name": str(member.get("name", ""))} for member in members]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from None
