@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from longboat.clusters.observe.facts import HostFacts
-from longboat.clusters.plan.kubeadm import ADMIN
 from longboat.core.times import show_age
 from longboat.core.words import listing
 from longboat.doctor.facts import HOSTS, NotSeen, Seen
@@ -149,7 +148,7 @@ def certificates(seen: Seen) -> Judgement:
 
 def etcd(seen: Seen) -> Judgement:
     """A member that is gone for good counts for the majority all the same, and no control plane can join."""
-    planes = [(report, facts) for report, facts in _nodes(seen) if facts.file(ADMIN)]
+    planes = [(report, facts) for report, facts in _nodes(seen) if facts.file("/etc/kubernetes/admin.conf")]
     if not planes:
         return skipped("no control plane answers")
     hosts = {report.name for report in seen[HOSTS]}
