@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.cli.cluster.down import audit_lines, take_lost_out, with_left_behind
+from longboat.cli.cluster.down import audit_lines, login_of, take_lost_out, with_left_behind
 from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
 from longboat.cli.cluster.status import stranger_lines
@@ -25,6 +25,7 @@ from longboat.cli.cluster.up import (
     take_away,
 )
 from longboat.clusters.apply.undo import HostAudit
+from longboat.clusters.cluster_file import cluster_of_hosts
 from longboat.clusters.hosts.connection import CommandResult
 from longboat.clusters.hosts.pool import Connector, Hosts
 from longboat.clusters.hosts.settings import LoginSettings
@@ -154,6 +155,12 @@ def test_a_host_of_an_up_from_elsewhere_is_forgotten_too_and_none_that_is_nowher
     for name, reason in (("w-0", "take the host out of the file"), ("W 9; rm", "expected the name of a node")):
         with pytest.raises(UsageError, match=reason):
             check_forgotten(cluster(), [name])
+
+
+@pytest.mark.parametrize("text", ["gpu-1", "root@10.0.0.5:2222", "gpu-1:22", "root@[fd00::5]:22", "me@fd00::5"])
+def test_the_hint_of_a_forgotten_host_names_its_way_whole(text: str) -> None:
+    (host,) = cluster_of_hosts([text], name="lab").hosts
+    assert login_of(host) == text
 
 
 def test_down_takes_a_lost_control_plane_out_of_etcd_and_another_speaks_for_the_cluster(

@@ -20,7 +20,7 @@ from longboat.clusters.apply.etcd_members import remove_member
 from longboat.clusters.apply.undo import HostAudit
 from longboat.clusters.down import ClusterDown, DownResult
 from longboat.clusters.plan.kubeadm import ADMIN
-from longboat.clusters.spec import ClusterSpec
+from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import forget_spec, load_spec
 from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.core.words import counted, listing
@@ -172,9 +172,8 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
         say(f"error: {clean(error.message)}")
     for host in spec.hosts:
         if host.name in forget and host.name in session.unreachable:
-            target = f"{host.user}@{host.address}" if host.user else host.address
             say(f"longboat: {host.name} is forgotten; what `up` changed there is still there")
-            say(f"hint: when it is back: longboat cluster down --hosts {target} --name {spec.name}")
+            say(f"hint: when it is back: longboat cluster down --hosts {login_of(host)} --name {spec.name}")
     if missing or not result.is_clean:
         raise EngineError(
             f"{spec.name} is not all gone",
@@ -184,6 +183,15 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
     forget_spec(spec.name, session.home)
     if result.audits:
         say(f"longboat: {spec.name} is gone; nothing of it is left on {counted(len(result.audits), 'host')}")
-    else:
+    elif session.facts:
         say(f"longboat: nothing of {spec.name} is on {counted(len(session.facts), 'host')}")
+    else:
+        say(f"longboat: {spec.name} is forgotten: none of its hosts answers")
     return 0
+
+
+def login_of(host: HostSpec) -> str:
+    """As `--hosts` takes it."""
+    address = f"[{host.address}]" if ":" in host.address and host.port else host.address
+    port = f":{host.port}" if host.port else ""
+    return f"{host.user}@{address}{port}" if host.user else f"{address}{port}"
