@@ -16,6 +16,7 @@ from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
 from longboat.cli.cluster.status import stranger_lines
 from longboat.cli.cluster.up import (
+    check_context,
     check_forgotten,
     check_machines,
     forget_host,
@@ -188,6 +189,18 @@ def test_a_node_that_the_file_does_not_have_is_named() -> None:
     assert stranger_lines(cluster(), ["cp-0", "w-0", "w-1"]) == []
     (line,) = stranger_lines(cluster(), ["cp-0", "w-9\x1b[2J"])
     assert line.startswith("w-9") and "is a node, and not in the file" in line and "\x1b" not in line
+
+
+def test_a_name_that_the_kubeconfig_has_is_told_before_a_host_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text("contexts: [{name: lab, context: {cluster: work, user: me}}]\n")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    session, _ = asked(cluster(), (), tmp_path)
+    with pytest.raises(UsageError, match="the kubeconfig has an entry lab in contexts that Longboat did not make"):
+        check_context(session)
+    made = {name: msgspec.structs.replace(facts, done=(("kubernetes", "x"),)) for name, facts in session.facts.items()}
+    check_context(dataclasses.replace(session, facts=made))  # a cluster that is there may well have that name
 
 
 def test_who_cannot_leave_is_told_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

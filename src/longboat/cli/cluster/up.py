@@ -95,6 +95,7 @@ def command(
         more = host_problems(software.manifest, seen) if software else []
         session.check([*more, *lost_problems(session, leaving)])
         check_machines(session, leaving)
+        check_context(session)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
         programs = {} if dry_run else flanneld_of(spec, seen, cache_folder(Home()))
         for line in unpinned(spec, programs):
@@ -198,6 +199,14 @@ def forget_host(session: ClusterSession, name: str, gone: Sequence[HostSpec]) ->
     say(f"longboat: {name} is forgotten; what `up` changed there is still there")
     place = "the file, as a worker" if is_plane else "the file"
     say(f"hint: when it is back, put it into {place}, up, take it out, and up once more undoes it")
+
+
+def check_context(session: ClusterSession) -> None:
+    """A new cluster needs its name in the kubeconfig: told now, and not when it is made and cannot be renamed."""
+    from longboat.clusters.kubeconfig_file import check_name
+
+    if not any("kubernetes" in dict(facts.done) for facts in session.facts.values()):
+        check_name(session.spec.name, os.environ)
 
 
 def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: ProgressTable, *, grace_s: float) -> None:
