@@ -123,8 +123,7 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
         click.confirm(f"take down {spec.name} on Azure, and all that runs there{lost}?", abort=True, err=True)
     group.rights().remove()
     if there is not None:
-        group.delete()
-        group.follow_deletion(ResourceTable(output).listen)
+        group.delete(ResourceTable(output).listen)
     drop_context(spec.name, os.environ)
     left = group.leftovers(node_group)
     if left:
