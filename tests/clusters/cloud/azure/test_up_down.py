@@ -12,6 +12,7 @@ from longboat.cli.main import enter
 from longboat.clusters.cloud.azure import resource_group
 from longboat.core.errors import EngineError
 from tests.clouds.azure.simulated_aks import SimulatedAks
+from tests.clouds.simulated_rest import stumbling
 
 pytestmark = pytest.mark.clouds
 Text = pytest.CaptureFixture[str]
@@ -214,3 +215,13 @@ def test_credentials_for_kubectl(azure: SimulatedAks, capfd: Text, user: dict[st
     azure.user = {"exec": {"command": "kubelogin"}}
     code, words = say(capfd, "token", "lab", "--cloud", "azure")
     assert code == 205 and "Entra ID" in words
+
+
+def test_every_second_question_finds_a_busy_cloud(
+    azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up` takes ten minutes of questions: one that is not answered ends nothing. Orders are sent once."""
+    stumbling(monkeypatch, azure)
+    for words in (["up", "--dry-run"], ["up"], ["status"], ["up"], ["down", "lab", "--yes"]):
+        assert enter(["cluster", *words]) == 0, capfd.readouterr().err
+    assert azure.group is None
