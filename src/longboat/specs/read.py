@@ -18,6 +18,8 @@ from longboat.specs.substitution import substitute
 from longboat.specs.yaml.mapping_file import FileHints, open_at_once, read_mapping, shown_name
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
 
+_FIELDS = {field.name for field in JOB.fields}
+_SCRIPTS = (".py", ".sh", ".bash")
 _MAX_SCRIPT_BYTES = 1 << 20  # only its first comments are read for settings
 
 
@@ -78,7 +80,18 @@ def _check_params(job: Job, root: YamlNode, at: FieldPath) -> None:
 def _read_file(here: Path, path: Path, mistakes: Mistakes) -> YamlNode | None:
     folder = f"name the job file in it, for example {path}/job.yaml"
     hints = FileHints("a job file begins like this: `run: python train.py`", folder=folder)
-    return read_mapping(path, mistakes, hints, here=here)
+    is_script = path.suffix in _SCRIPTS and (here / path).is_file()
+    root = None if is_script else read_mapping(path, mistakes, hints, here=here)
+    is_ours = root is None or not isinstance(root.value, dict) or root.value.keys() <= _FIELDS
+    if is_ours and not is_script:
+        return root
+    from longboat.specs.importers.recognition import other_file  # not at the start: most job files are ours
+
+    other = other_file(root, shown_name(path))
+    if other is None:
+        return root
+    mistakes.add(SourcePosition(shown_name(path)), "", other.message, hint=other.hint)
+    return None
 
 
 def _job(values: Mapping[str, Any], base: Path, files: Sequence[Path]) -> Job:

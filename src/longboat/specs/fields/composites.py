@@ -87,6 +87,8 @@ class Shape(Value, frozen=True):
         ours = our_name(key, names)
         close = f'; did you mean "{ours}"?' if ours else nearest(key, names)
         allowed = "" if close else "; allowed: " + ", ".join(names)
+        if any(problem.message.endswith(allowed) for problem in at.mistakes.problems):
+            allowed = ""  # said once for all of them
         at.mistakes.add(node.keys.get(key, node.place), at.into(shown).path, f"unknown field{close or allowed}")
 
     def schema(self) -> dict[str, Any]:
