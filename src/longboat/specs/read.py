@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longboat.core.jobs import Command, Framework, Job, Value
+from longboat.core.jobs import Command, Framework, Job, Retries, Value
 from longboat.specs.assembly import check_contradictions, deciding_command, make_job, role_fields
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import is_secret_name, suggest_name
@@ -139,7 +139,10 @@ def _derived_name(command: Command, base: Path, files: Sequence[Path]) -> str:
 
 def _notices(values: Mapping[str, Any]) -> tuple[str, ...]:
     names = {name for role in role_fields(values).values() for name, value in (role.get("env") or {}).items() if value}
-    return tuple(
+    retries = values.get("retries")
+    is_never = retries is not None and not retries.count and retries != Retries()
+    never = ("`retries` says how, and no `count`: nothing is tried again",) if is_never else ()
+    return never + tuple(
         f"env.{name} looks like a secret, and values in env are stored with the run; list {name} under secrets instead"
         for name in sorted(names)
         if is_secret_name(name)
