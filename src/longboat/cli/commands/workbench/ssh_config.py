@@ -45,7 +45,8 @@ def command(run: str, connect: bool) -> int:
     key = client_key(Home())
     if connect:
         return place.exec(status.name, [*session.launcher, "--workbench", "ssh", session.folder, key.public], rank=0)
-    proxy = f"{shlex.join([*kept_variables(os.environ), *program(sys.argv[0])])} ssh-config --connect {status.name}{same_place()}"
+    words = [*kept_variables(os.environ), *program(sys.argv[0]), "ssh-config", "--connect", status.name]
+    proxy = shlex.join(words) + same_place()
     print(host_block(status.name, session.user, proxy, key.path), end="")
     return 0
 
