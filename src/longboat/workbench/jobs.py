@@ -99,6 +99,11 @@ def is_same(open_board: Job, wanted: Job) -> bool:
     return first.image == second.image and _shown(first.run, is_port_named) == _shown(second.run, is_port_named)
 
 
+def has_stores(board: Job) -> bool:
+    """Whether it reads object stores."""
+    return "--store" in _words(board.roles[0].run)
+
+
 def _shown(run: Command, with_port: bool) -> list[str]:
     """The words of a board's command that say what it shows."""
     words, shown = iter(_words(run)), []

@@ -9,6 +9,7 @@ import threading
 from . import event_files, store_events
 from .relay import Relay
 from .serve import Bench, IdleClock, Missing, free_port, python_with, run_server
+from .words import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 LINK_S = 5.0
 """How often new event files are looked for; TensorBoard itself reads every 5 s."""
+FIRST_LOOK_S = 20.0
+"""Curves are there when the page opens, one that refuses has been asked often enough; who hangs is not waited for."""
 
 
 def serve_board(bench: Bench, options: argparse.Namespace) -> int:
@@ -48,15 +51,21 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
             if over.wait(LINK_S):
                 return
 
+    looked = threading.Event()
+
     def copy() -> None:
-        while stores and not over.wait(store_events.LOOK_S):
+        while stores:
             for _, store in stores:
                 store.turn()
+            looked.set()
+            if over.wait(store_events.LOOK_S):
+                return
 
-    for _, store in stores:
-        store.turn()
+    threading.Thread(target=copy, daemon=True).start()
+    if stores and not looked.wait(FIRST_LOOK_S):
+        tell("the object store has not answered for %d s: its curves come when it does" % FIRST_LOOK_S)
     look()
-    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link, copy)]
+    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link)]
 
     def ready() -> None:
         for thread in threads:
