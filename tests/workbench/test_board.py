@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.nodes import until
-from tests.launcher.workbench.test_serve import bench as launched
+from tests.storage.conftest import s3 as s3
+from tests.storage.realstores import Running
 from tests.workbench.conftest import Longboat, fetch
 
 WRITER = """
@@ -74,24 +74,33 @@ def test_ends_by_itself_when_nobody_looks(longboat: Longboat, programs: Path, ho
 
 
 @pytest.mark.frameworks
-def test_a_store_that_never_answers_keeps_no_board_shut(programs: Path, tmp_path: Path) -> None:
-    """Its listing is tried for minutes, which nobody waits for who wants to see the others."""
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        there = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-        }
-        server = launched(tmp_path, "board", "--store", "away=s3://data/away", **there)
-        try:
-            until(lambda: (tmp_path / "workbench" / "session.json").exists())
-            port = json.loads((tmp_path / "workbench" / "session.json").read_text())["port"]
-            assert json.loads(fetch(f"http://127.0.0.1:{port}/data/runs")) == []
-        finally:
-            server.terminate()
-            server.communicate(timeout=60)
+@pytest.mark.stores
+def test_a_store_that_cannot_be_read_is_told(
+    longboat: Longboat, programs: Path, s3: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the page is merely empty."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    opened = longboat("board", "-d", "--logs", "cnn=s3://no-such-bucket/logs")
+    assert opened.returncode == 0, opened.stderr
+    assert "note: s3://no-such-bucket/logs/ cannot be read: there is no bucket no-such-bucket" in opened.stderr
+    # Who names no port gets the board that is open, and hears it too.
+    again = longboat("board", "-d", "--idle", "2h", "--logs", "cnn=s3://no-such-bucket/logs")
+    assert again.stdout == opened.stdout and "no bucket" in again.stderr
+
+
+@pytest.mark.frameworks
+def test_a_store_that_does_not_answer_keeps_no_board_from_opening(
+    longboat: Longboat, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        opened = longboat("board", "-d", "--logs", "cnn=s3://data/logs")
+    assert opened.returncode == 0, opened.stderr
+    assert "the object store has not answered for 5 s" in opened.stderr
+    assert json.loads(fetch(opened.stdout.strip() + "data/runs")) == []
 
 
 def test_without_tensorboard_it_says_how_to_get_it(longboat: Longboat, monkeypatch: pytest.MonkeyPatch) -> None:

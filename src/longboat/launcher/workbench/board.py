@@ -9,6 +9,7 @@ import threading
 from . import event_files, store_events
 from .relay import Relay
 from .serve import Bench, IdleClock, Missing, free_port, python_with, run_server
+from .words import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 LINK_S = 5.0
 """How often new event files are looked for; TensorBoard itself reads every 5 s."""
-FIRST_S = 5.0
-"""A board has its curves when it opens, if its stores send them in this time; one that is away keeps no board shut."""
+FIRST_LOOK_S = 5.0
+"""Curves are there when the page opens, if their stores send them in this time; one that hangs keeps no board shut."""
 
 
 def serve_board(bench: Bench, options: argparse.Namespace) -> int:
@@ -27,7 +28,7 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
     clock = IdleClock(options.idle)
     own = free_port(0)
     relay = Relay(free_port(options.port, is_exact=options.exact), own, options.open)
-    over, has_looked = threading.Event(), threading.Event()
+    over, looked = threading.Event(), threading.Event()
 
     def pass_on() -> None:
         while not over.is_set():
@@ -49,16 +50,16 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
             look()
 
     def copy() -> None:
-        while stores and not over.is_set():
+        while stores:
             for _, store in stores:
                 store.turn()
-            has_looked.set()
-            over.wait(store_events.LOOK_S)
+            looked.set()
+            if over.wait(store_events.LOOK_S):
+                return
 
-    copying = threading.Thread(target=copy, daemon=True)
-    copying.start()
-    if stores:
-        has_looked.wait(FIRST_S)
+    threading.Thread(target=copy, daemon=True).start()
+    if stores and not looked.wait(FIRST_LOOK_S):
+        tell("the object store has not answered for %d s: its curves come when it does" % FIRST_LOOK_S)
     look()
     threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link)]
 

@@ -32,7 +32,10 @@ MOST_FAILED = 10
 _BLOCK = 1 << 20  # files are compared by pieces: a pod has little memory
 _PART_LENGTH = 32
 _PART = re.compile("[0-9a-f]{%d}" % _PART_LENGTH)
-_CHECKPOINT = re.compile(r"step-(\d{1,18})/(?:a\d{1,9}-[0-9a-f]{16}-[0-9a-f]{8}/)?(.+)", re.DOTALL)
+_SENT = r"a\d{1,9}-[0-9a-f]{16}-[0-9a-f]{8}/"
+_CHECKPOINT = re.compile(r"()step-(\d{1,18})/(?:%s)?(.+)" % _SENT, re.DOTALL)
+_BELOW = re.compile(r"(.+?/)step-(\d{1,18})/%s(.+)" % _SENT, re.DOTALL)
+"""A checkpoint in the folder of a run below the address, as `checkpoints.to` of a job file is one."""
 
 
 class StoreEvents:
@@ -54,8 +57,10 @@ class StoreEvents:
             self._problem = ""
         except Exception as error:
             problem = str(getattr(error, "message", None) or error)
+            where = str(self._where)
+            problem = problem[len(where) + 2 :] if problem.startswith(where + ": ") else problem
             if problem != self._problem:
-                tell("%s cannot be read: %s" % (self._where, problem))
+                tell("%s cannot be read: %s" % (where, problem))
             self._problem = problem
 
     def _copy(self) -> None:
@@ -112,8 +117,10 @@ def newest_by_path(objects: Iterable[Any], prefix: str) -> dict[str, Any]:
     """Event files by their paths, that of a checkpoint left out."""
     newest: dict[str, tuple[int, float, Any]] = {}
     for info in objects:
-        match = _CHECKPOINT.fullmatch(info.key[len(prefix) :])
-        step, path = (int(match.group(1)), match.group(2)) if match else (-1, info.key[len(prefix) :])
+        step, path = -1, info.key[len(prefix) :]
+        match = _CHECKPOINT.fullmatch(path) or _BELOW.fullmatch(path)
+        if match:
+            step, path = int(match.group(2)), match.group(1) + match.group(3)
         if MARK not in path.rpartition("/")[2] or not is_fit(path):
             continue
         if path not in newest or newest[path][:2] < (step, info.changed):

@@ -80,16 +80,16 @@ def replace_spec(client: Client, deployment: Object) -> None:
     raise EngineError(f"{name} is being changed by others", hint="try again")
 
 
-def patch_seen(client: Client, name: str, patch_of: Callable[[Object], Object]) -> None:
-    """Patch a Deployment by what it is now: what others change meanwhile, its next step for one, is not undone."""
+def patch_as_read(client: Client, read: Callable[[], Object], change_of: Callable[[Object], Object]) -> Object:
+    """Change a Deployment as it was read; where somebody else has meanwhile, a follower perhaps, it is read again:
+    what is derived from the one before would take back what they did."""
     for _ in range(MOST_CONFLICTS):
-        there = client.get(DEPLOYMENT, name)
-        patch = patch_of(there)
-        metadata = {**patch["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
+        there = read()
+        metadata, patch = there["metadata"], change_of(there)
+        patch = {**patch, "metadata": {**patch["metadata"], "resourceVersion": metadata["resourceVersion"]}}
         with contextlib.suppress(Conflict):
-            client.patch(DEPLOYMENT, name, {**patch, "metadata": metadata})
-            return
-    raise EngineError(f"{name} is being changed by others", hint="try again")
+            return client.patch(DEPLOYMENT, metadata["name"], patch)
+    raise EngineError("the service is being changed by others", hint="try again")
 
 
 def put_owned(client: Client, deployment: Mapping[str, Any], body: Object) -> None:

@@ -208,16 +208,14 @@ class ClusterServices:
         self.client.delete(DEPLOYMENT, beside, uid=canary["metadata"]["uid"])
 
     def scale(self, name: str, least: int, most: int | None) -> None:
-        def scaled(body: Object) -> Object:
+        def counted(body: Object) -> Object:
             record = record_of(body)
             serve = msgspec.structs.replace(record.serve, replicas=least, max_replicas=most)
-            changed = msgspec.structs.replace(record, serve=serve)
-            annotations = {RECORD: msgspec.json.encode(changed).decode()}
-            return {"metadata": {"annotations": annotations}, "spec": {"replicas": least}}
+            text = msgspec.json.encode(msgspec.structs.replace(record, serve=serve)).decode()
+            return {"metadata": {"annotations": {RECORD: text}}, "spec": {"replicas": least}}
 
-        existing_service(self.client, name)
-        apply.patch_seen(self.client, name, scaled)
-        self._scale_by_load(name, record_of(existing_service(self.client, name)).serve)
+        changed = apply.patch_as_read(self.client, lambda: existing_service(self.client, name), counted)
+        self._scale_by_load(name, record_of(changed).serve)
 
     def _scale_by_load(self, name: str, serve: Serve) -> None:
         scaling.scale_by_load(self.client, existing_service(self.client, name), serve, self._notice)
