@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longboat.metrics.curves import Curve, svg, text_curve
+from longboat.metrics.curves import Curve, frame_of, svg, text_curve
 
 FALLING = Curve("loss", [(n, 1 / (n + 1)) for n in range(100)])
 
@@ -29,6 +29,14 @@ def test_points_far_apart_are_joined() -> None:
 def test_a_spike_among_many_points_stays_visible() -> None:
     points = [(float(n), 100.0 if n == 5000 else 1.0) for n in range(10000)]
     assert "*" in text_curve(Curve("x", points), width=60, height=6, is_ascii=True)[0]
+
+
+def test_curves_in_one_frame_have_one_scale() -> None:
+    low, high = Curve("low", [(0, 1.0), (5, 1.0)]), Curve("high", [(0, 3.0), (10, 3.0)])
+    frame = frame_of([low, high])
+    below, above = (text_curve(each, width=40, height=5, is_ascii=True, frame=frame) for each in (low, high))
+    assert below[4].count("*") > 10 and above[0].count("*") > 25
+    assert [line.split("|")[0] for line in below] == [line.split("|")[0] for line in above]  # the same scale
 
 
 def test_without_a_finite_value_there_is_no_curve() -> None:

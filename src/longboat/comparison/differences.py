@@ -16,7 +16,7 @@ from longboat.specs.dump import job_to_mapping
 
 LONGEST_GAP_S = 600.0
 """Between samples of a rank: they are ten seconds apart, and of long runs only every second, fourth, ... is kept."""
-OWN = ("name", "labels.trial", "labels.sweep")
+OWN = ("name", "labels.trial", "labels.sweep", "labels.sweep-uid")
 """What is never the same, and says nothing."""
 
 

@@ -64,11 +64,17 @@ def columns_of(curve: Curve, frame: Frame, count: int) -> list[tuple[float, floa
     return columns
 
 
-def text_curve(curve: Curve, *, width: int, height: int, is_ascii: bool = False) -> list[str]:
-    """One curve as lines of this many characters, with its scale at the left and the first and last x below."""
-    frame = frame_of([curve])
-    if frame is None:
+def text_curve(
+    curve: Curve, *, width: int, height: int, is_ascii: bool = False, frame: Frame | None = None
+) -> list[str]:
+    """One curve as lines of this many characters, with its scale at the left and the first and last x below.
+
+    `frame`: that of several curves, which are then drawn to one scale.
+    """
+    own = frame_of([curve])
+    if own is None:
         return ["(no finite value)"]
+    frame = frame or own
     labels = [f"{value:.4g}" for value in (frame.high, (frame.high + frame.low) / 2, frame.low)]
     room = max(map(len, labels))
     columns = max(width - room - 2, 8)
