@@ -40,7 +40,7 @@ def test_why_trials_failed_is_told_once_for_each_reason(tmp_path: Path, capsys: 
 def test_drawn_numbers_are_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     params = {"lr": 0.007704879023867309, "drop": 0.1, "width": 12345678, "low": 1e-07, "same": True}
     trials = (SweepTrial(number=1, params=params, run="s-t1", phase="succeeded", metrics={"loss": 0.5}),)
-    folder = created(tmp_path, Sweep(space={name: (1, 2) for name in params}, metric=Metric(name="loss")))
+    folder = created(tmp_path, Sweep(space=dict.fromkeys(params, (1, 2)), metric=Metric(name="loss")))
     print_board(report_of(folder.record(), SweepState(trials=trials, metric=Metric(name="loss"))))
     shown = capsys.readouterr().out
     assert "lr=0.00770488 drop=0.1 width=12345678 low=1e-07 same=true" in shown
