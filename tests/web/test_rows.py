@@ -35,6 +35,9 @@ def test_trials_replicas_and_hours() -> None:
     )
     row = row_of(ended, "lab")
     assert (row["sweep"], row["trial"], row["kind"], row["gpu_hours"]) == ("s", "3", "replica", 4.0)
+    assert "params" not in row and row_of(msgspec.structs.replace(RUN, params={"lr": 0.1}), "lab")["params"] == {
+        "lr": 0.1
+    }
 
 
 def test_changes_are_what_is_new_other_or_gone() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 from longboat.core.jobs import Metric, Range, Scalar, Sweep, Value
-from longboat.specs.fields.sweeps import grid_size
+from longboat.specs.fields.sweeps import grid_size, space_to_mapping
 from longboat.sweeps.decide import best_trial, next_point
 from longboat.sweeps.record import SweepRecord
 from longboat.sweeps.space import Values, is_finite, to_unit
@@ -48,6 +49,7 @@ class SweepReport(Value, frozen=True):
     engine: str
     method: str
     metric: Metric | None
+    space: dict[str, Any]  # of each parameter its values, or its range, as in a job file
     planned: int | None  # trials in all, where no stop comes before
     parallel: int
     user: str
@@ -70,6 +72,7 @@ def report_of(record: SweepRecord, state: SweepState) -> SweepReport:
         engine=record.engine,
         method=sweep.method,
         metric=state.metric or sweep.metric,
+        space=space_to_mapping(sweep),
         planned=planned_trials(sweep),
         parallel=sweep.parallel,
         user=record.user,

@@ -11,6 +11,7 @@ import msgspec
 
 from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
+from longboat.multicluster.ask import set_price
 from longboat.web.events import EventLog, now_text
 from longboat.web.places import ShownPlace
 from longboat.web.rows import changes, row_of
@@ -41,6 +42,7 @@ class PlaceState:
         self.rows: dict[str, msgspec.Raw] = {}
         self.error: str | None = None
         self.seen: float | None = None
+        self.gpu_hour: float | None = None  # once it has answered: the settings of a cluster need its address
 
     def record(self) -> dict[str, Any]:
         place = self.place
@@ -50,6 +52,7 @@ class PlaceState:
             "kind": place.kind,
             "context": place.context,
             "namespace": place.namespace,
+            "gpu_hour": self.gpu_hour,
             "ok": self.error is None,
             "error": self.error,
             "seen": None if self.seen is None else now_text(self.seen),
@@ -143,6 +146,8 @@ class Watchers:
                 state.runs = {run.name: run for run in runs}
                 state.rows = {run: merged[run] for run in state.runs}
                 self._tell(name, list(rows.values()), difference.removed)
+        if not was_seen:
+            state.gpu_hour = set_price(state.place.engine)
         if was_bad or not was_seen:
             self.events.publish("clusters", {"clusters": self.clusters()})
 

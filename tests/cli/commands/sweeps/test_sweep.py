@@ -64,6 +64,7 @@ def test_a_grid_from_the_command_line(project: Longboat, home: Path) -> None:
     assert {trial["phase"] for trial in status["trials"]} == {"succeeded"}
     assert status["best"]["params"] == {"lr": 0.03, "width": 16} and status["best"]["metric"] == pytest.approx(0.016)
     assert list(status["importance"]) == ["lr", "width"]
+    assert status["space"] == {"lr": [0.1, 0.03], "width": [16, 64]}
 
     again = project("sweep", *flags)  # nothing new is started, the outcome is the same
     assert "exists already and succeeded: nothing new is started" in again.err
@@ -73,6 +74,7 @@ def test_a_grid_from_the_command_line(project: Longboat, home: Path) -> None:
     assert project("sweep", "ls", "-o", "name").out == "tune\n"
     runs = json.loads(project("ps", "-a", "-l", "sweep=tune", "-o", "json").out)
     assert len(runs) == 4 and {run["priority"] for run in runs} == {-1}
+    assert {run["name"]: run["params"] for run in runs}["tune-t3"] == {"lr": 0.03, "width": 16}
     records = [json.loads(path.read_bytes()) for path in home.glob("runs/tune-t*/record.json")]
     assert len({record["bundle"] for record in records}) == 1 and len(records) == 4
     assert project("sweep", "rm", "tune").out == "tune\n"

@@ -75,7 +75,7 @@ def command(
     first, *others = [code_of(place, home, name) for name in names]
     most = None if full_diff else MOST_LINES
     code = [code_change(home, name, first, other, most=most) for name, other in zip(names[1:], others)]
-    comparison = compare_runs(statuses, metrics, code, time.time(), gpu_hour=set_price(place))
+    comparison = compare_runs(statuses, metrics, code, time.time(), prices=[set_price(place)] * len(names))
     if output == "json":
         write(plain(comparison), "json")
     elif output == "csv":

@@ -1,5 +1,5 @@
 // Rows of runs as a list: which are shown, in which order, in which groups, and what matters now. Nothing is drawn here.
-import { seconds, span, value } from "./format.js"
+import { plain, seconds, span, value } from "./format.js"
 
 export const PHASES = ["running", "starting", "pending", "recovering", "failed", "succeeded", "stopped"]
 const ATTENTION = ["warning", "recovering", "pending", "starting", "running", "failed", "stopped", "succeeded"]
@@ -9,8 +9,8 @@ const texts = new WeakMap()
 function textOf(row) {
   let text = texts.get(row)
   if (text === undefined) {
-    const labels = Object.entries(row.labels || {}).map(([name, given]) => `${name}=${given}`)
-    text = [row.name, row.owner, row.job, row.sweep, row.reason, row.command, row.cluster, ...(row.findings || []), ...labels].filter(Boolean).join(" ").toLowerCase()
+    const pairs = (fields) => Object.entries(fields || {}).map(([name, given]) => `${name}=${given}`)
+    text = [row.name, row.owner, row.job, row.sweep, row.reason, row.command, row.cluster, ...(row.findings || []), ...pairs(row.labels), ...pairs(row.params)].filter(Boolean).join(" ").toLowerCase()
     texts.set(row, text)
   }
   return text
@@ -18,6 +18,9 @@ function textOf(row) {
 
 /** Labels that people gave; those of sweeps and of Longboat itself are shown elsewhere. */
 export const ownLabels = (row) => Object.entries(row.labels || {}).filter(([name]) => !name.includes("longboat.dev/") && !["sweep", "sweep-uid", "trial"].includes(name)).map(([name, given]) => `${name}=${given}`)
+
+/** The parameters of a run: what tells trials of one sweep apart. */
+export const paramsOf = (row) => Object.entries(row.params || {}).map(([name, given]) => `${name} ${plain(given)}`)
 
 export const needsAttention = (row) => Boolean(row.findings?.length) && (row.phase === "running" || row.phase === "starting")
 const attention = (row) => RANK[needsAttention(row) ? "warning" : row.phase] ?? ATTENTION.length

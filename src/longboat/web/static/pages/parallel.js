@@ -9,8 +9,8 @@ const TOP = 38
 const BOTTOM = 268
 const LOG_SPREAD = 20 // a range of positive values wider than this reads better on a logarithmic axis
 
-/** How a value becomes a place on its axis: numbers along a scale, words in their order. */
-export function axisOf(name, values) {
+/** How a value becomes a place on its axis: numbers along a scale, words in their order. `range`: as the sweep has it. */
+export function axisOf(name, values, range) {
   const known = values.filter((given) => given !== null && given !== undefined)
   const numbers = known.every((given) => typeof given === "number")
   if (!numbers || !known.length) {
@@ -18,15 +18,16 @@ export function axisOf(name, values) {
     const place = (given) => (given == null ? null : words.length < 2 ? 0.5 : words.indexOf(String(given)) / (words.length - 1))
     return { name, place, ticks: words.slice(0, 8).map((word) => [place(word), word]), words, invert: null }
   }
-  const low = Math.min(...known)
-  const high = Math.max(...known)
-  const log = low > 0 && high / low > LOG_SPREAD
+  const declared = range && typeof range.min === "number"
+  const low = declared ? range.min : Math.min(...known)
+  const high = declared ? range.max : Math.max(...known)
+  const log = declared ? Boolean(range.log) : low > 0 && high / low > LOG_SPREAD
   const scale = log ? Math.log : (x) => x
   const back = log ? Math.exp : (x) => x
   const place = (given) => (given == null ? null : high === low ? 0.5 : (scale(given) - scale(low)) / (scale(high) - scale(low)))
   const invert = (share) => back(scale(low) + share * (scale(high) - scale(low)))
   const distinct = [...new Set(known)].sort((a, b) => a - b)
-  const ticks = distinct.length <= 6 ? distinct.map((given) => [place(given), value(given)]) : [0, 0.25, 0.5, 0.75, 1].map((share) => [share, value(invert(share))])
+  const ticks = distinct.length <= 6 ? distinct.map((given) => [place(given), value(given)]) : [0, 0.25, 0.5, 0.75, 1].map((share) => [share, value(declared && Number.isInteger(low) && Number.isInteger(high) && high - low > 4 ? Math.round(invert(share)) : invert(share))])
   return { name, place, ticks, words: null, invert, low, high }
 }
 
@@ -62,9 +63,9 @@ function Axis({ axis, x, isFirst, chosen, onChoose }) {
   </g>`
 }
 
-export function Parallel({ trials, names, metric, best, chosen, onChoose }) {
+export function Parallel({ trials, names, space, metric, best, chosen, onChoose }) {
   const [box, width] = useWidth(800)
-  const axes = [...names.map((name) => axisOf(name, trials.map((trial) => trial.params[name]))), { ...axisOf(metric, trials.map((trial) => trial.metric)), key: "metric" }]
+  const axes = [...names.map((name) => axisOf(name, trials.map((trial) => trial.params[name]), space?.[name])), { ...axisOf(metric, trials.map((trial) => trial.metric)), key: "metric" }]
   const inner = Math.max(width, axes.length * 90)
   const left = Math.min(120, Math.max(40, 16 + 7 * Math.max(...axes[0].ticks.map(([, word]) => String(word).length)))) // its words stand outside
   const x = (at) => left + (at * (inner - left - 70)) / Math.max(1, axes.length - 1)
