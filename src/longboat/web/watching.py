@@ -15,7 +15,7 @@ from longboat.multicluster.ask import set_price
 from longboat.web.events import EventLog, now_text
 from longboat.web.places import ShownPlace
 from longboat.web.rows import changes, row_of
-from longboat.web.wakeups import KnownSteps, watch_objects
+from longboat.web.wakeups import KnownFigures, KnownSteps, watch_objects
 
 LOOK_S = {"local": 0.15, "kubernetes": 5.0}
 """A look at this machine is a few files; a cluster is asked when its objects have changed, else for steps."""
@@ -114,12 +114,12 @@ class Watchers:
     def _watch(self, state: PlaceState) -> None:
         engine, wake = state.place.engine, self._wake[state.place.name]
         pause = look_s = LOOK_S[state.place.kind]
-        steps, reflectors = KnownSteps(engine), list[Any]()
+        steps, figures, reflectors = KnownSteps(engine), KnownFigures(engine), list[Any]()
         while not self._stop.is_set():
             began, cpu_began = time.monotonic(), time.thread_time()
             try:
                 reflectors = reflectors or watch_objects(engine, wake.set)
-                self.note(state.place.name, steps.add(engine.list(), began), time.time())
+                self.note(state.place.name, figures.add(steps.add(engine.list(), began), began), time.time())
                 pause = look_s
             except LongboatError as error:
                 self.note_trouble(state.place.name, error.message)
