@@ -98,10 +98,14 @@ export function matters(row) {
     const at = row.reason.indexOf("; ")
     return at < 0 ? { fact: row.reason, next: "" } : { fact: row.reason.slice(0, at), next: row.reason.slice(at + 2) }
   }
-  const measures = Object.entries(row.metrics || {}).slice(0, 3).map(([name, given]) => `${name} ${value(given)}`)
-  if (row.phase === "running" && row.steps_per_s) measures.push(`${value(row.steps_per_s)} steps/s`)
+  const shown = metric(row)?.[0] // it has a column of its own
+  const measures = Object.entries(row.metrics || {}).filter(([name]) => name !== shown).slice(0, 3).map(([name, given]) => `${name} ${value(given)}`)
+  if (row.phase === "running" && row.steps_per_s) measures.unshift(`${value(row.steps_per_s)} steps/s`)
+  if (row.phase === "running" && row.checkpoint) measures.push(`newest checkpoint ${checkpointName(row)}`)
   return { fact: "", next: measures.join(", ") || (row.phase === "succeeded" && row.ended ? `Ended after ${span(length(row))}` : "") }
 }
+
+export const checkpointName = (row) => row.checkpoint.split("/").filter(Boolean).at(-1)
 
 /** The line under a phase. */
 export function underPhase(row) {

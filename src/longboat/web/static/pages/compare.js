@@ -9,7 +9,9 @@ import { useStore } from "../lib/store.js"
 
 const TITLES = { phase: "Phase", seconds: "Took", gpu_hours: "GPU-h", attempts: "Attempts", exit_code: "Exit code", step: "Step", cost: "Cost", gpu_kwh: "Energy, kWh", image: "Image", python: "Python", packages: "Packages", gpu_type: "GPUs", driver: "Driver" }
 const SHOWN = { gpu_kwh: value, phase: (given) => html`<${Phase} phase=${given} />`, seconds: span, gpu_hours: hours, attempts: count, step: count, cost: money, exit_code: (given) => given ?? "-" }
-const shown = (given) => (given === null || given === undefined ? html`<span class="muted">-</span>` : typeof given === "number" ? plain(given) : typeof given === "object" ? JSON.stringify(given) : String(given))
+/** A word of a command as a shell takes it. */
+const word = (given) => (/^[\w@%+=:,./-]+$/.test(given) ? given : `'${String(given).replace(/'/g, `'"'"'`)}'`)
+const shown = (given) => (given === null || given === undefined ? html`<span class="muted">-</span>` : typeof given === "number" ? plain(given) : Array.isArray(given) ? given.map(word).join(" ") : typeof given === "object" ? JSON.stringify(given) : String(given))
 
 function Figures({ data }) {
   const heads = data.ids.map((id, at) => {

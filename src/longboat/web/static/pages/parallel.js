@@ -31,6 +31,8 @@ export function axisOf(name, values, range) {
   return { name, place, ticks, words: null, invert, low, high }
 }
 
+const WORD = 18 // characters of a word beside an axis
+const short = (word) => (String(word).length > WORD ? `${String(word).slice(0, WORD - 1)}\u2026` : word)
 const y = (share) => BOTTOM - share * (BOTTOM - TOP)
 
 function Axis({ axis, x, isFirst, chosen, onChoose }) {
@@ -57,7 +59,7 @@ function Axis({ axis, x, isFirst, chosen, onChoose }) {
   return html`<g>
     <text class="axis-name" x=${x} y="16" text-anchor="middle">${axis.name}</text>
     <path class="axis" d=${`M${x + 0.5} ${TOP}V${BOTTOM}`} />
-    ${axis.ticks.map(([at, word]) => html`<text x=${isFirst ? x - 8 : x + 6} y=${y(at) + 4} text-anchor=${isFirst ? "end" : "start"}>${word}</text>`)}
+    ${axis.ticks.map(([at, word]) => html`<text x=${isFirst ? x - 8 : x + 6} y=${y(at) + 4} text-anchor=${isFirst ? "end" : "start"}><title>${word}</title>${short(word)}</text>`)}
     ${range && html`<rect class="brush" x=${x - 7} width="14" y=${y(range[1])} height=${Math.max(2, y(range[0]) - y(range[1]))} />`}
     <rect ref=${area} class="grab" x=${x - 14} width="28" y=${TOP} height=${BOTTOM - TOP} onPointerDown=${down} onPointerMove=${(event) => from !== null && setTo(share(event))} onPointerUp=${up} />
   </g>`
@@ -67,7 +69,7 @@ export function Parallel({ trials, names, space, metric, best, chosen, onChoose 
   const [box, width] = useWidth(800)
   const axes = [...names.map((name) => axisOf(name, trials.map((trial) => trial.params[name]), space?.[name])), { ...axisOf(metric, trials.map((trial) => trial.metric)), key: "metric" }]
   const inner = Math.max(width, axes.length * 90)
-  const left = Math.min(120, Math.max(40, 16 + 7 * Math.max(...axes[0].ticks.map(([, word]) => String(word).length)))) // its words stand outside
+  const left = Math.min(140, Math.max(40, 16 + 7 * Math.max(...axes[0].ticks.map(([, word]) => short(word).length ?? 0)))) // its words stand outside
   const x = (at) => left + (at * (inner - left - 70)) / Math.max(1, axes.length - 1)
   const inside = (trial) => Object.entries(chosen).every(([key, [low, high]]) => {
     const given = key === "metric" ? trial.metric : trial.params[key]
@@ -97,7 +99,7 @@ export function Parallel({ trials, names, space, metric, best, chosen, onChoose 
   return html`<${Card} id="parallel" title="What makes it better" sub="drag on an axis to select; the table follows" end=${tools}>
     <div class="body">
       <div class="scroll" tabindex="0" role="region" aria-label="Parallel coordinates" ref=${box}>
-        <svg class="plot parallel" width=${inner} height=${HEIGHT} role="img" aria-label=${`Parallel coordinates of ${known.length} trials: ${[...names, metric].join(", ")}${best ? `. The best has ${metric} ${value(best.metric)}` : ""}`}>
+        <svg class="plot parallel" style=${{ "--dense": Math.max(0.08, Math.min(1, 60 / known.length)) }} width=${inner} height=${HEIGHT} role="img" aria-label=${`Parallel coordinates of ${known.length} trials: ${[...names, metric].join(", ")}${best ? `. The best has ${metric} ${value(best.metric)}` : ""}`}>
           ${sorted.map((trial) => html`<path key=${trial.trial} class=${`trial ${shownPhase(trial)}${trial.trial === best?.trial ? " best" : ""}${inside(trial) ? "" : " out"}`} d=${line(trial)}><title>${trial.run || trial.trial}: ${metric} ${value(trial.metric)}</title></path>`)}
           ${axes.map((axis, at) => html`<${Axis} key=${axis.key || axis.name} axis=${axis} x=${Math.round(x(at))} isFirst=${at === 0} chosen=${chosen[axis.key || axis.name]} onChoose=${choose(axis)} />`)}
         </svg>

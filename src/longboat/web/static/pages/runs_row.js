@@ -20,7 +20,7 @@ const Progress = ({ row }) => {
   if (row.step === undefined) return html`<span class="muted none">-</span>`
   const total = row.progress?.total ?? row.total
   return html`<span class="l1">${count(row.step)}${total ? html` <span class="muted">of ${count(total)}</span>` : ""}</span>
-    ${total ? html`<${Bar} share=${(100 * row.step) / total} kind=${row.phase === "recovering" ? "warn" : row.phase === "running" ? "" : "off"} />` : html`<span class="l2">${row.steps_per_s ? `${value(row.steps_per_s)} /s` : ""}</span>`}`
+    ${total ? html`<${Bar} share=${(100 * row.step) / total} kind=${row.phase === "recovering" ? "warn" : row.phase === "running" ? "" : "off"} />` : ""}`
 }
 
 const Metric = ({ row }) => {

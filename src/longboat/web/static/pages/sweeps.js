@@ -36,7 +36,7 @@ export default function Sweeps() {
           <td data-label="Phase"><${Phase} phase=${phaseOf(sweep.phase)} word=${sweep.phase} /></td>
           <td data-label="Trials" class="have">${count(of(sweep, "ended"))} <span class="muted">of ${count(planned)}</span><${Bar} share=${planned ? (100 * of(sweep, "ended")) / planned : 0} /></td>
           <td data-label="Running" class="num">${count(of(sweep, "running"))}</td><td data-label="Failed" class="num">${count(of(sweep, "failed"))}</td><td data-label="Method">${sweep.method || "-"}</td>
-          <td data-label="Best" class="num">${value(best ?? null)}</td><td data-label="Where">${sweep.cluster ? clusterTitle(sweep.cluster) : "not shown"}</td><td data-label="Started" title=${utc(sweep.created)}>${clock(sweep.created)}</td>
+          <td data-label="Best" class="num">${value(best ?? null)}${best != null && sweep.metric && html`<span class="small">${sweep.metric.name}</span>`}</td><td data-label="Where">${sweep.cluster ? clusterTitle(sweep.cluster) : "not shown"}</td><td data-label="Started" title=${utc(sweep.created)}>${clock(sweep.created)}</td>
         </tr>`
       })}</tbody>
     </table></div></section>`
