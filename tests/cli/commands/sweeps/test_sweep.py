@@ -188,6 +188,13 @@ def test_bad_trials_are_stopped_early_and_others_take_their_place(project: Longb
     assert phases <= {"pruned"} and status["best"]["params"]["x"] <= 3
 
 
+@pytest.mark.parametrize(("word", "meant"), [("list", "ls"), ("stauts", "status"), ("remove", "rm")])
+def test_a_word_that_is_nearly_a_subcommand(longboat: Longboat, word: str, meant: str) -> None:
+    said = longboat("sweep", word, code=202).err
+    assert f"no subcommand and no file '{word}'\nhint: longboat sweep {meant}\n" in said
+    assert "no such file: train" in longboat("sweep", "train", code=202).err
+
+
 def test_ctrl_c_stops_the_sweep(project: Longboat) -> None:
     folder = waiting(project)
     process = project.popen("sweep", "-n", "held", "-p", "n=1,2", "train.py")

@@ -62,7 +62,7 @@ function Held({ group, hues, by, chosen }) {
   const [first] = group.gpus
   const hue = hues.get(by === "person" ? first.owner : group.name) || "text-3"
   return html`<div class="held" style=${{ "--n": group.gpus.length }}>
-    <span class="who" title=${[first.id, first.owner].filter(Boolean).join(", ")}>${first.id ? html`<a href=${runHref(first)}>${first.id}</a> ${first.owner || ""}${first.state === "idle" ? html` <small>not used</small>` : ""}` : first.holder || (first.state === "free" ? html`<span class="sr">free</span>` : STATES[first.state] || first.state)}</span>
+    <span class="who" title=${[first.id, first.owner].filter(Boolean).join(", ")}>${first.id ? html`<a href=${runHref(first)}>${first.id}</a> ${first.owner || ""}${first.state === "idle" ? html` <small>not used</small>` : ""}` : first.holder || (first.state === "free" ? html`<span class="sr">free</span>\u00a0` : STATES[first.state] || first.state)}</span>
     <ul>${group.gpus.map((gpu) => html`<${Cell} key=${gpu.number} gpu=${gpu} hue=${hue} chosen=${gpu.at === chosen} />`)}</ul>
   </div>`
 }
@@ -73,7 +73,7 @@ function NodeRow({ node, hues, by, selected, chosen }) {
   const bad = node.state === "lost" || gpus.some((gpu) => gpu.state === "broken")
   const hot = gpus.filter(isHot).map((gpu) => gpu.number)
   const warmest = Math.max(...gpus.map((gpu) => gpu.temperature ?? -1))
-  const told = node.reason || (hot.length && `GPU ${hot.join(", ")} slowed by heat or power`) || (node.state === "ready" ? [node.model, node.pool && `pool ${node.pool}`].filter(Boolean).join(", ") : node.state)
+  const told = node.reason || (hot.length && `GPU ${hot.join(", ")} throttled`) || (node.state === "ready" ? [node.model, node.pool && `pool ${node.pool}`].filter(Boolean).join(", ") : node.state)
   return html`<li class="node" data-selected=${selected ? "" : null}>
     <div class="id"><b class="cut" title=${node.name}>${node.name}</b>
       <small class=${bad ? "bad" : hot.length ? "warn" : ""} title=${told}>${bad ? html`<${Icon} name="failed" />` : hot.length ? html`<${Icon} name="warning" />` : node.state === "cordoned" ? html`<${Icon} name="cordon" />` : ""}<span class="cut">${told}</span></small></div>
@@ -170,7 +170,7 @@ export default function Gpus({ route }) {
     const name = by === "person" ? gpu.owner : gpu.id && `${gpu.cluster}/${gpu.id}`
     if (name) shares.set(name, (shares.get(name) || 0) + 1)
   }
-  const names = [...hues].map(([name, hue]) => [by === "person" ? name : name.slice(name.indexOf("/") + 1), hue, shares.get(name) || 0])
+  const names = [...hues].filter(([name]) => shares.has(name)).map(([name, hue]) => [by === "person" ? name : name.slice(name.indexOf("/") + 1), hue, shares.get(name)])
   return html`<div class="head">
       <h1>GPUs</h1><p class="muted">${sum.all ? `${count(sum.held)} held of ${count(sum.all)}${sum.unused ? `, ${count(sum.unused)} of them unused` : ""}. ${count(sum.free)} free.` : "No GPU was seen."}</p>
       <div class="end"><${Seg} label="Colour by" chosen=${by} onChoose=${(given) => setQuery({ by: given === "person" ? "" : given })} options=${[["person", "by person"], ["run", "by run"]]} /></div>
