@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -34,13 +33,6 @@ PAGES = (
     "compare",
 )
 COMPARED = "compare?run=local/tried-t1&run=local/tried-t2"
-TRIED = """
-import time
-import longboat
-for step in range(9):  # a launcher notes what a run of more than a second runs in
-    longboat.step(step, loss=longboat.params()["lr"] / (step + 1))
-    time.sleep(0.25)
-"""
 POOLS = b"pools: [{name: a, max: 2, price: 2.0, boot: 2m, machine: {cpus: 64, memory: 512Gi, gpus: 8}}]"
 OWNED = "<script>document.title='owned'</script>"
 HOSTILE = f"<img src=x onerror=document.title='owned'> \x1b[31mred\x1b[0m \x07 {OWNED}"
@@ -54,16 +46,6 @@ for step in range(2000):
     print("trains, step", step, flush=True)
     time.sleep(0.1)
 """
-STRANGE = """
-import os, time
-import longboat
-folder = os.environ["LONGBOAT_CHECKPOINT_DIR"] + "/step-2"
-os.makedirs(folder, exist_ok=True)
-open(folder + "/.complete", "w").close()
-for step in range(6000):
-    longboat.step(step, loss=float("nan"))
-    time.sleep(0.1)
-"""
 RAISES = 'print("before it", flush=True)\nraise ValueError("the loss is NaN")\n'
 
 
@@ -74,16 +56,13 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterato
     dashboard.environment["LONGBOAT_GPUS"] = "0,1,2"  # stated ones
     dashboard.run("kept", RAISES)
     dashboard.wait_for("kept", "failed")
-    (dashboard.folder / "tried.py").write_text(TRIED)
-    swept = dashboard.longboat("sweep", "-n", "tried", "--param", "lr=0.1,0.3", "-q", "tried.py")
-    assert swept.returncode == 0, swept.stderr
+    dashboard.sweep()
     dashboard.start()
     try:
         yield dashboard
     finally:
         dashboard.stop()
-        for row in json.loads(dashboard.longboat("ps", "-a", "-o", "json").stdout or "[]"):
-            dashboard.longboat("rm", row["name"], "--force", "--yes")
+        dashboard.remove_runs()
 
 
 @pytest.fixture
@@ -161,20 +140,6 @@ def test_stop_is_asked_first_and_remove_too(page: Any, dashboard: Dashboard) -> 
     dialog.get_by_role("button", name="Remove", exact=True).click()
     page.get_by_role("heading", name="Runs", exact=True).wait_for()
     row_of(page, "long").wait_for(state="detached")
-
-
-def test_the_list_says_what_matters_of_a_run_at_work(page: Any, dashboard: Dashboard) -> None:
-    """What it found, and by which checkpoint stopping it is asked: a list of runs alone has neither."""
-    dashboard.run("strange", STRANGE)
-    row = row_of(page, "strange")
-    row.locator(".why .warn").wait_for()
-    assert "loss" in row.locator(".why").inner_text()
-    row.get_by_role("checkbox").check()
-    page.keyboard.press("s")
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_text("Its newest complete checkpoint is step-2:").wait_for()
-    dialog.get_by_role("button", name="Stop now").click()
-    dashboard.wait_for("strange", "stopped")
 
 
 def test_ten_thousand_runs(page: Any) -> None:
@@ -372,45 +337,6 @@ def test_what_if_replays_a_trace_while_sliders_move(page: Any) -> None:
         page.wait_for_timeout(50)
     panel.get_by_role("button", name="Reset").click()
     panel.get_by_text("as it is").nth(2).wait_for()
-
-
-def test_trials_side_by_side_and_the_sweep_that_they_are_of(page: Any) -> None:
-    open_page(page, COMPARED)
-    table = page.get_by_role("region", name="Runs side by side")
-    table.get_by_text("What they ran in").wait_for()
-    assert "params.lr" in table.inner_text() and "GPU-h" not in table.inner_text(), "nothing is known of GPUs"
-    open_page(page, "sweep/local/tried")
-    page.locator(".lead").get_by_text("Best: loss").wait_for()
-    page.keyboard.press("b")
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", level=1, name="tried-t1").wait_for()
-    open_page(page, "sweeps")
-    row_of(page, "tried").get_by_text("2 of 2").wait_for()
-
-
-AXES = """async () => {
-  const { axisOf } = await import("./static/pages/parallel.js")
-  const wide = [0.001, 0.4]
-  return [axisOf("drop", wide, { min: 0, max: 0.5 }).place(0.25),
-    axisOf("lr", wide, { min: 1e-4, max: 1, log: true }).place(0.01),
-    axisOf("loss", wide).place(0.02), axisOf("words", ["b", "a", "c"], ["b", "a", "c"]).place("b")]
-}"""
-
-
-def test_a_sweep_of_many_trials(page: Any) -> None:
-    """Axes are as its space has them; the best trials are drawn, all of them when they are asked for."""
-    assert page.evaluate(AXES) == pytest.approx([0.5, 0.5, 0.5, 0.5])
-    kept = page.evaluate("fetch('api/sweeps/local/tried').then(answer => answer.json())")
-    trial = kept["trials"][0]
-    many = [{**trial, "trial": at, "run": f"many-t{at}", "metric": float(at)} for at in range(1, 301)]
-    answer = {**kept, "name": "many", "trials": many, "planned": 300}
-    page.route("**/api/sweeps/local/many", lambda route: route.fulfill(json=answer))
-    open_page(page, "sweep/local/many")
-    table = page.get_by_role("region", name="Table of trials")
-    row_of(page, "many-t200").wait_for()
-    assert table.get_by_role("row").count() == 201 and row_of(page, "many-t201").count() == 0
-    page.get_by_role("button", name="Show all").click()
-    row_of(page, "many-t300").wait_for()
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)])
