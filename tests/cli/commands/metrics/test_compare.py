@@ -38,7 +38,9 @@ def test_two_runs_and_a_folder(longboat: Longboat) -> None:
     table = longboat("compare", "-l", "team=x").out
     assert "loss at step 3" in table and "+# better" in table and "two against one: changed train.py" in table
     assert longboat("compare", "one", "two", "-o", "csv").out.startswith(",one,two\n")
-    assert longboat("compare", "one", "two", "-o", "html").out.startswith("<!doctype html>")
+    page = longboat("compare", "one", "two", "-o", "html").out
+    assert page.startswith("<!doctype html>") and "<td>exit code</td>" in page and "<td>exit_code" not in page
+    assert '<span class="minus"># VERSION</span>' not in page and '<span class="minus">-# VERSION</span>' in page
     assert longboat("compare", "one", "two", "-o", "svg").out.startswith("<svg")
     assert "expected 2 to 20" in longboat("compare", "one", code=201).err
     assert "name the runs to compare" in longboat("compare", code=201).err

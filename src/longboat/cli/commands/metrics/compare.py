@@ -79,7 +79,7 @@ def command(
     if output == "json":
         write(plain(comparison), "json")
     elif output == "csv":
-        write_csv(table_of(comparison, is_whole=True))
+        write_csv(table_of(comparison, is_whole=True, is_data=True))
     elif output == "svg":
         print(svg(", ".join(names), curve_panels(metrics)))
     elif output == "html":
@@ -124,14 +124,15 @@ def show_since(place: Engine, home: Home, runs: Sequence[str], *, shown: int | N
         print_change(change, name, shown=shown)
 
 
-def table_of(comparison: RunComparison, *, is_whole: bool = False) -> list[tuple[Any, ...]]:
-    """The comparison as rows, the first of them the head."""
+def table_of(comparison: RunComparison, *, is_whole: bool = False, is_data: bool = False) -> list[tuple[Any, ...]]:
+    """The comparison as rows, the first of them the head. `is_whole`: nothing is cut; `is_data`: names and numbers as in
+    -o json."""
     rows: list[tuple[Any, ...]] = [("", *comparison.runs)]
     for name, values in comparison.figures.items():
         if any(value is not None for value in values):
-            is_time = name == "seconds" and not is_whole
+            is_time = name == "seconds" and not is_data
             shown = tuple(show_duration(value) for value in values) if is_time else values
-            rows.append((name if is_whole else FIGURES.get(name, name), *shown))
+            rows.append((name if is_data else FIGURES.get(name, name), *shown))
     for row in comparison.metrics:
         if row.step is not None:
             rows.append((f"{row.name} at step {row.step}", *map(_number, row.at_step)))
