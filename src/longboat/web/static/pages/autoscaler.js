@@ -127,7 +127,7 @@ export default function Autoscaler({ route }) {
   useTick(reload, REFRESH_MS)
   const all = data?.clusters || []
   const chosen = all.find((cluster) => cluster.name === route.query.get("cluster")) || all[0]
-  const rows = useRows("Autoscaler", "decision", chosen?.decisions?.length || 0, () => {})
+  const rows = useRows("Autoscaler", "decision", chosen?.decisions?.length || 0)
   const retry = () => (!chosen ? null : me?.readonly ? toast("This dashboard is read-only", { icon: "info" }) : retryPools(chosen))
   const whatIf = () => document.querySelector("#whatif input")?.focus()
   useKeys("What if", [
