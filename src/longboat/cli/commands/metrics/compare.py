@@ -125,7 +125,7 @@ def show_since(place: Engine, home: Home, runs: Sequence[str], *, shown: int | N
 
 
 def table_of(comparison: RunComparison, *, is_whole: bool = False, is_data: bool = False) -> list[tuple[Any, ...]]:
-    """The comparison as rows, the first of them the head. `is_whole`: nothing is cut; `is_data`: names as in -o json."""
+    """The comparison as rows, the first of them the head. `is_whole`: nothing is cut; `is_data`: names of -o json."""
     rows: list[tuple[Any, ...]] = [("", *comparison.runs)]
     for name, values in comparison.figures.items():
         if any(value is not None for value in values):
