@@ -73,6 +73,22 @@ def test_trials_side_by_side_and_the_sweep_that_they_are_of(page: Any) -> None:
     row_of(page, "tried").get_by_text("2 of 2").wait_for()
 
 
+def test_what_could_not_be_read_or_asked_again_is_said(page: Any) -> None:
+    """Rows stay, and are said to be as they were; a damaged sweep is named beside those that can be read."""
+    kept = page.evaluate("fetch('api/sweeps').then(answer => answer.json())")
+    answers = [{**kept, "problems": ["the record of old is damaged"]}]
+    refusal = {"error": "lab does not answer: connection refused", "hint": "kubectl get nodes asks the same server"}
+
+    def answer(route: Any) -> None:
+        route.fulfill(json=answers.pop()) if answers else route.fulfill(status=502, json=refusal)
+
+    page.route("**/api/sweeps", answer)
+    open_page(page, "sweeps")
+    page.get_by_text("The record of old is damaged").wait_for()
+    page.get_by_text("Lab does not answer: connection refused: what is shown is as it was.").wait_for()
+    row_of(page, "tried").get_by_text("2 of 2").wait_for()
+
+
 AXES = """async () => {
   const { axisOf } = await import("./static/pages/parallel.js")
   const wide = [0.001, 0.4]

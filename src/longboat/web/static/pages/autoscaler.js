@@ -4,7 +4,7 @@ import { Chart } from "../lib/charts.js"
 import { capital, clock, count, hours, money, now, plural, seconds, span, utc } from "../lib/format.js"
 import { html, useEffect, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
-import { Bar, Card, Command, Empty, Icon, Loading, Note, Problem, Seg, Select, complain, toast, useLoad, useTick } from "../lib/parts.js"
+import { Bar, Card, Command, Empty, Icon, LeftOut, Loading, Note, Problem, Seg, Select, complain, toast, useLoad, useTick } from "../lib/parts.js"
 import { setQuery } from "../lib/router.js"
 import { clusterTitle, useStore } from "../lib/store.js"
 import { useRows } from "./table_keys.js"
@@ -141,6 +141,7 @@ export default function Autoscaler({ route }) {
   return html`<div class="head"><h1>Autoscaler</h1>${all.length > 1 ? html`<${Select} label="Cluster" chosen=${chosen.name} onChoose=${(cluster) => setQuery({ cluster })} options=${all.map((cluster) => [cluster.name, clusterTitle(cluster.name)])} />` : html`<p>${clusterTitle(chosen.name)}</p>`}
       <p class="muted">${[chosen.seen && `last turn ${span(now() - seconds(chosen.seen))} ago`, chosen.waiting_count > 0 && `${plural(chosen.waiting_count, "pod")} waiting`].filter(Boolean).join("; ")}</p>
       <div class="end"><button class="btn" onClick=${whatIf}>What if</button>${!me?.readonly && html`<button class="btn" onClick=${retry}>Retry pools</button>`}</div></div>
+    <${LeftOut} error=${error} retry=${reload} />
     ${!chosen.ok && chosen.error && html`<div class="banners"><${Problem} error=${{ message: chosen.error }} /></div>`}
     ${chosen.warnings?.length > 0 && html`<div class="banners">${chosen.warnings.map((text) => html`<${Note} kind="warn" icon="warning" key=${text}>${capital(text)}</${Note}>`)}</div>`}
     <div class="as-cols"><div class="stack">

@@ -3,7 +3,7 @@ import { get } from "../lib/api.js"
 import { bytes, capital, count, now, plural, seconds, span } from "../lib/format.js"
 import { html, useEffect, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
-import { Empty, Icon, Loading, Note, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
+import { Empty, Icon, LeftOut, Loading, Note, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
 import { go, runHref, setQuery } from "../lib/router.js"
 import { isAboutTheList } from "../lib/rows.js"
 import { clusterTitle, useStore } from "../lib/store.js"
@@ -175,6 +175,7 @@ export default function Gpus({ route }) {
       <h1>GPUs</h1><p class="muted">${sum.all ? `${count(sum.held)} held of ${count(sum.all)}${sum.unused ? `, ${count(sum.unused)} of them unused` : ""}. ${count(sum.free)} free.` : "No GPU was seen."}</p>
       <div class="end"><${Seg} label="Colour by" chosen=${by} onChoose=${(given) => setQuery({ by: given === "person" ? "" : given })} options=${[["person", "by person"], ["run", "by run"]]} /></div>
     </div>
+    <${LeftOut} error=${nodes.error} retry=${nodes.reload} />
     ${sum.all > 0 && html`<ul class="keyline gap-below" aria-label="Colours">
       ${names.slice(0, 12).map(([name, hue, share]) => html`<li><span class="sw" style=${{ "--c": `var(--${hue})` }}></span>${name} <span class="muted">${count(share)}</span></li>`)}
       ${[["unused", "0", "held, not used", sum.unused], ["idle", "free", "nobody has it", sum.free], ["broken", "x", "broken or lost", sum.broken], ["cordon", "-", "cordoned", sum.cordoned], ["boot", "...", "coming", sum.coming]].filter(([kind, , , number]) => number || kind === "unused" || kind === "idle").map(([kind, sign, word, number]) => html`<li><span class=${`gpu ${kind}`} aria-hidden="true"><span>${sign}</span></span>${word} <span class="muted">${count(number)}</span></li>`)}

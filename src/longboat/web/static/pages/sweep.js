@@ -4,7 +4,7 @@ import { Chart } from "../lib/charts.js"
 import { capital, clock, count, hours, money, now, percent, plain, plural, seconds, span, value } from "../lib/format.js"
 import { html, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
-import { Bar, Card, Command, Loading, Phase, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
+import { Bar, Card, Command, LeftOut, Loading, Phase, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
 import { go, href, setQuery } from "../lib/router.js"
 import { gpuHours } from "../lib/rows.js"
 import { clusterTitle, gpuHour, run as rowOf, useStore } from "../lib/store.js"
@@ -102,6 +102,7 @@ export default function Sweep({ route }) {
       <p class="lead">${data.phase === "failed" && data.reason ? `${capital(data.reason)}. ` : ""}${best ? `${data.ended ? "Best" : "Best so far"}: ${metric?.name || "metric"} ${value(best.metric)} with ${Object.entries(best.params).map(([key, given]) => `${key} ${plain(given)}`).join(", ")}.` : data.phase === "failed" && data.reason ? "" : data.reason ? capital(data.reason) : "No trial has reported its metric yet."}</p>
       <ul class="keyline">${data.user && html`<li>${data.user}</li>`}<li>started ${clock(data.created)}</li>${metric && html`<li>${metric.name}, ${goal}</li>`}${held > 0 && html`<li>${hours(held)} GPU-h${price ? `, ${money(held * price)}` : ""}</li>`}</ul>
     </header>
+    <${LeftOut} error=${error} retry=${reload} />
     <div class="cols"><div class="stack">
       <${Parallel} trials=${data.trials.filter((trial) => !(hide && shownPhase(trial) === "early"))} names=${names} space=${data.space} metric=${metric?.name || "metric"} best=${best} chosen=${chosen} onChoose=${setChosen} />
       <${Trials} sweep=${data} trials=${shown} drawn=${drawn} onAll=${() => setWhole(true)} names=${names} best=${best} hide=${hide} selected=${rows.selected} />
