@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.gate.serve import look_around
 from longboat.engines.kubernetes.gate.sizes import largest
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.status import full_status, is_at_gate
-from longboat.engines.shared.explanations import with_openings
+from longboat.engines.shared.explanations import fewest, with_openings
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_gpu
 from longboat.kubeapi.client import Client
@@ -119,9 +119,8 @@ def _ends(
         elsewhere = [each for each in alone if each.namespace != me.namespace][:1]  # whichever of them it is
         yield f"it starts when {listing(_named([*own, *elsewhere], me), MOST_NAMES, separator=' or ')} ends"
         return
-    number = next((size for size in range(2, len(tried) + 1) if starts_without(tried[:size])), 0)
-    if number:
-        names = _named(tried[:number], me)
+    names = _named(fewest(tried, starts_without), me)
+    if names:
         yield f"it starts when {', '.join(names[:-1])}{' and ' if names[1:] else ''}{names[-1]} have ended"
 
 
