@@ -67,7 +67,7 @@ def test_first_come_first_served(jobs: Jobs) -> None:
     gpus.submit("large", 2)
     gpus.until_waiting("large", "2 GPUs", "1 free", "first")
     gpus.submit("small", 1)
-    gpus.until_waiting("small", "1 run before it")
+    gpus.until_waiting("small", "large")  # it would delay that one
     free = jobs.run("print('passes')", name="none", environment=gpus.environment)
     assert free.phase == "succeeded"
     gpus.let_go("first")
