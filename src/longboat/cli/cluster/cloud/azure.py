@@ -12,7 +12,7 @@ from longboat.cli.cluster.cloud.plan import cloud_of, cost_of, machine_table, pr
 from longboat.cli.cluster.cloud.resource_table import ResourceTable
 from longboat.cli.cluster.cloud.up import check_gpus, install
 from longboat.cli.output.tables import print_fields, print_table
-from longboat.cli.output.terminal import clean, is_terminal, note, say
+from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clusters.cloud.autoscaler_identity import AutoscalerInstall, azure_install
 from longboat.clusters.cloud.azure.autoscaler_template import CLIENT_OUTPUT
 from longboat.clusters.cloud.azure.credentials import kubeconfig_of, open_group
@@ -107,8 +107,6 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
         raise Refused(
             f"the resource group {group.name} was not made for the cluster {spec.name}", hint="it is left alone"
         )
-    if there is None:
-        note(f"there is no resource group {group.name} in the subscription {group.subscription}")
     node_group = view.node_group if view else ""
     data = group.claim_data(node_group) if node_group else []
     if data and not purges:

@@ -9,7 +9,7 @@ import click
 
 from longboat.cli.cluster.cloud.plan import deployable
 from longboat.cli.cluster.cloud.resource_table import ResourceTable
-from longboat.cli.output.terminal import clean, is_terminal, note, say
+from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clouds.aws.session import AwsSession
 from longboat.clusters.cloud.aws.down import AwsDown, StoredData
 from longboat.clusters.kubeconfig_file import drop_context
@@ -28,8 +28,6 @@ def down_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
         raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
     work = AwsDown(spec.name, AwsSession(cloud.region))
     data = work.data()
-    if work.absence:
-        note(f"there is no stack {work.stack.name} in {work.absence}")
     if not yes:
         confirm(spec, data, purges=purges)
     left = work.run(ResourceTable(output).listen, purged=data if purges else StoredData())

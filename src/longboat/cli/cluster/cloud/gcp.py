@@ -14,7 +14,7 @@ from longboat.cli.cluster.cloud.plan import cloud_of, cost_of, machine_table, pr
 from longboat.cli.cluster.cloud.resource_table import ResourceTable
 from longboat.cli.cluster.cloud.up import check_gpus, install
 from longboat.cli.output.tables import print_fields, print_table
-from longboat.cli.output.terminal import clean, is_terminal, note, say
+from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clusters.cloud.autoscaler_identity import google_install
 from longboat.clusters.cloud.gcp.cluster_view import GkeView
@@ -120,8 +120,6 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     view = cluster.look()
     if view is not None and view.owner != spec.name:
         raise Refused(f"the cluster {spec.name} in GKE was not made by Longboat", hint="it is left alone")
-    if view is None:
-        note(f"there is no cluster {spec.name} in {cluster.region} of the project {cluster.project}")
     leftovers = cluster.leftovers()
     data = tuple(each for each in leftovers.look() if each.is_data)
     if not yes:

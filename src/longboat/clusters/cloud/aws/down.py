@@ -36,14 +36,11 @@ class AwsDown:
     def __init__(self, name: str, session: AwsSession) -> None:
         self.name, self.session = name, session
         self.stack = ClusterStack(session, name)
-        self.absence = ""
-        """Where `data` found no stack; empty: it found one."""
 
     def data(self) -> StoredData:
         """Data that would stay, or go with `purge`. Raises Refused for a stack or a cluster of somebody else."""
-        account = self.session.call("sts", "get_caller_identity").get("Account")
+        self.session.call("sts", "get_caller_identity")
         view = self.stack.look()
-        self.absence = "" if view is not None else f"{self.session.region} of the account {account}"
         if view is not None and view.cluster != self.name:
             raise Refused(f"the stack {view.id} was not made for the cluster {self.name}", hint="it is left alone")
         if view is None and is_of_others(self.session, self.name):
