@@ -39,6 +39,13 @@ def test_boards_of_the_same_runs_are_the_same() -> None:
     one = board_job(BoardSelection(runs="/r", names=("a",)), HOUR)
     assert is_same(one, board_job(BoardSelection(runs="/r", names=("a",)), HOUR))
     assert not is_same(one, board_job(BoardSelection(runs="/r", names=("b",)), HOUR))
+    named = ServerOptions(idle_s=60, port=7000, is_exact=True)
+    there = board_job(BoardSelection(runs="/r", names=("a",)), named)
+    assert is_same(there, one), "who names no port gets the one that is open, wherever it is"
+    assert not is_same(one, there), "who names one gets that"
+    assert is_same(there, there)
+    outside = ServerOptions(idle_s=60, port=7000, is_exact=True, is_open=True)
+    assert not is_same(there, board_job(BoardSelection(runs="/r", names=("a",)), outside))
 
 
 def test_a_job_keeps_what_it_needs_and_loses_what_a_person_does_not() -> None:

@@ -17,7 +17,7 @@ from longboat.engines.kubernetes.records import Record
 from longboat.launcher.workbench.store_events import named_url
 from longboat.storage.stores.registry import open_store
 from longboat.storage.urls import object_url
-from longboat.workbench.stores import credentials, is_passed, named_stores, stores_of, stores_of_all
+from longboat.workbench.stores import credentials, is_passed, named_stores, stores_of
 from tests.engines.kubernetes.manifest_samples import UID, job, record, role
 from tests.storage.conftest import store as store
 from tests.storage.realstores import ALONE, KEYS, Running
@@ -122,8 +122,8 @@ def test_what_one_run_lacks_hides_no_other(home: Path) -> None:
         client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
     caller: Any = Caller(client)
     notices: list[str] = []
-    found = stores_of_all(caller, ("cnn", "theirs", "odd"), notices.append)
-    assert found == stores_of(caller, ("cnn",)) == (f"cnn=s3://data/all/{run_folder('cnn', UID)}",)
+    pairs = stores_of(caller, ("cnn", "theirs", "odd"), notices.append)
+    assert pairs == stores_of(caller, ("cnn",), notices.append) == (f"cnn=s3://data/all/{run_folder('cnn', UID)}",)
     assert len(notices) == 2 and "a record does not decide where credentials go" in notices[0] + notices[1]
     with pytest.raises(LongboatError, match="where credentials go"):
-        stores_of(caller, ("theirs",))
+        stores_of(caller, ("theirs",), notices.append)

@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.jobs import Secret
+from longboat.core.words import counted
 from longboat.engines.kubernetes.checkpoints import store_of
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.record_store import find_record, list_records, read_record
+from longboat.engines.kubernetes.records import Record
 from longboat.engines.shared.checkpoint_store import STORES
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secrets import list_secrets
@@ -25,28 +27,38 @@ VARIABLES = {
 """Beginnings of those that tell how to reach each kind."""
 FILES = ("_FILE", "_BUNDLE", "_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS")
 """Ends of names of variables that lead to files of this machine, which a pod has not."""
+MOST_TOLD = 3
+"""Runs that are left out: what others of them lack is the same, as a rule."""
 
 
-def stores_of(engine: KubernetesEngine, names: Collection[str]) -> tuple[str, ...]:
-    """NAME=URL of those runs that keep their checkpoints in an object store. Raises EngineError where the caller does
-    not say which server that is."""
-    records = (read_record(find_record(engine.client, name))[0] for name in names)
-    return tuple(f"{record.name}={url}" for record in records if (url := store_of(record, engine.environment)))
+def stores_of(engine: KubernetesEngine, names: Collection[str], notice: Callable[[str], None]) -> tuple[str, ...]:
+    """NAME=URL of those runs that keep their checkpoints in an object store.
 
-
-def stores_of_all(engine: KubernetesEngine, names: Collection[str], notice: Callable[[str], None]) -> tuple[str, ...]:
-    """The same of many runs, by one list. What one of them lacks is told, and the others are shown: some may be other
-    people's.
+    Of several runs those whose server the caller does not name are left out, with a notice: they may be others'. Raises
+    EngineError where there is but this one.
     """
-    pairs = []
-    for record in (each.record for each in list_records(engine.client, notice) if each.record.name in names):
+    pairs, refusals = [], []
+    for record in _records_of(engine, names, notice):
         try:
             url = store_of(record, engine.environment)
         except EngineError as error:
-            notice(error.message)
+            refusals.append(error)
         else:
             pairs += [f"{record.name}={url}"] if url is not None else []
+    if len(names) == len(refusals) == 1:
+        raise refusals[0]
+    for refusal in refusals[:MOST_TOLD]:
+        notice(f"left out: {refusal.message}")
+    if len(refusals) > MOST_TOLD:
+        notice(f"left out: {counted(len(refusals) - MOST_TOLD, 'more run')}")
     return tuple(sorted(pairs))
+
+
+def _records_of(engine: KubernetesEngine, names: Collection[str], notice: Callable[[str], None]) -> list[Record]:
+    """One by its name, many by one list; those that were removed meanwhile are left out of it."""
+    if len(names) == 1:
+        return [read_record(find_record(engine.client, name))[0] for name in names]
+    return [each.record for each in list_records(engine.client, notice) if each.record.name in names]
 
 
 def named_stores(words: Sequence[str]) -> tuple[str, ...]:

@@ -10,8 +10,6 @@ import queue
 import secrets
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -25,6 +23,7 @@ from longboat.autoscaler.observe.orders import NAME as MEMORY
 from longboat.core.errors import LongboatError, UsageError
 from longboat.core.times import format_time
 from longboat.core.words import counted
+from longboat.engines.lifecycle.webhook import post
 from longboat.fitting.model.nodes import LEAVING
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
@@ -239,10 +238,7 @@ class Webhook:
         self._is_down = True
 
     def _post(self, text: str) -> None:
-        headers = {"Content-Type": "application/json", "User-Agent": "longboat"}
-        request = urllib.request.Request(self._url, msgspec.json.encode({"text": text}), headers, method="POST")
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            answer.read(1024)
+        post(self._url, msgspec.json.encode({"text": text}), TIMEOUT_S)
 
 
 def line_of(result: ActionResult) -> str:

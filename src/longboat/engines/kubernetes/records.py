@@ -114,6 +114,7 @@ class NodeDeparture(Value, frozen=True):
     """Nodes of the attempt under way that are about to go, by a notice of termination."""
 
     hosts: tuple[str, ...]
+    since: float = 0.0  # when the last of them was noted
     due: float | None = None  # an elastic run ends then at the latest, to move; None: no end was told
     told: float = 0.0  # when its ranks were asked for a checkpoint
 

@@ -37,3 +37,4 @@ def test_a_run_without_metrics_says_how_to_report_some(longboat: Longboat) -> No
     longboat("run", "--name", "m2", "--", "true")
     done = longboat("metrics", "m2")
     assert done.out == "" and "longboat.step(n, loss=...)" in done.err
+    assert json.loads(longboat("metrics", "m2", "-o", "json").out)["series"] == {}, "no field is left out"

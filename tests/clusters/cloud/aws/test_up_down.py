@@ -229,7 +229,7 @@ def test_a_context_that_is_taken(aws: AwsSession, capfd: pytest.CaptureFixture[s
     Path("kubeconfig").write_text(yaml.safe_dump(body))
     write("mine")
     code, text = say(capfd, "up")
-    assert code == 201 and "the kubeconfig has a context mine that Longboat did not make" in text
+    assert code == 201 and "the kubeconfig has an entry mine in contexts that Longboat did not make" in text
     assert ClusterStack(aws, "mine").look() is None
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from longboat.cli.input.arguments import output_option, run_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
-from longboat.cli.output.formats import write_csv
+from longboat.cli.output.formats import plain, write_csv
 from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import clean, is_terminal, paint, say
 from longboat.core.errors import NotFound
@@ -41,7 +41,7 @@ def command(run: str, names: Sequence[str], output: str) -> None:
     place = open_engine()
     metrics = chosen(place.metrics_of(find_run(place, run).name), names)
     if output == "json":
-        print(msgspec.json.encode(metrics).decode())
+        print(msgspec.json.encode(plain(metrics)).decode())  # every field; not indented, for a series is long
     elif output == "csv":
         print_csv(metrics)
     elif output == "svg":

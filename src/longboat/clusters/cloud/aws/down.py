@@ -39,7 +39,6 @@ class AwsDown:
 
     def data(self) -> StoredData:
         """Data that would stay, or go with `purge`. Raises Refused for a stack or a cluster of somebody else."""
-        self.session.call("sts", "get_caller_identity")
         view = self.stack.look()
         if view is not None and view.cluster != self.name:
             raise Refused(f"the stack {view.id} was not made for the cluster {self.name}", hint="it is left alone")
