@@ -112,9 +112,10 @@ def test_a_way_that_breaks_is_tried_again_where_there_was_one(pauses: list[float
 
 
 def test_a_pause_that_is_asked_for_is_bounded() -> None:
-    assert [rest._pause(text) for text in ("7", "99999", "9999999", "-1", "soon", "")] == [
+    assert [rest._pause(text) for text in ("7", "99999", "9999999", "-1", "soon", "", "\u00b2")] == [
         7.0,
         60.0,
+        0.0,
         0.0,
         0.0,
         0.0,

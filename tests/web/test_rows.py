@@ -14,12 +14,17 @@ pytest.importorskip("starlette", reason="the extra ui is not installed")
 import longboat
 from longboat.core.runs import REPLICA_OF, Attempt, RunStatus
 from longboat.engines.engine import Submission
+from longboat.engines.kubernetes.gate.decide import ClusterUsage
 from longboat.engines.local.engine import LocalEngine
+from longboat.fitting.model.nodes import NodeShape
+from longboat.fitting.model.pods import Pod, PodShape
+from longboat.metrics.values import Activity
 from longboat.web.events import EventLog
 from longboat.web.places import LOCAL, url_name
 from longboat.web.rows import changes, row_of
 from longboat.web.static_files import StaticFiles
 from longboat.web.views.curves import step_times, thinned
+from longboat.web.views.fleet import MOST_CELLS, cluster_nodes
 from longboat.web.wakeups import FIGURES_S, KnownFigures
 from longboat.web.watching import LONGEST_REST_S, Watchers, rest_after
 from tests.web.dashboards import AskedDashboard
@@ -152,6 +157,17 @@ def test_a_place_that_always_has_news_is_told_of_as_alive_too(monkeypatch: pytes
         return 0
 
     assert asyncio.run(beats()) == 4  # a beat, the two events that were there, a beat
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "shown"), [(8, 3, 8), (0, 8, 8), (8, 3 << 60, MOST_CELLS), (3 << 60, 1, MOST_CELLS)]
+)
+def test_what_a_pod_asks_for_fills_no_page(has: int, asked: int, shown: int) -> None:
+    """Whoever may make pods can bind one to a node whose kubelet is gone, with any number of GPUs."""
+    pod = Pod(name="x", namespace="tenant", node="n", shape=PodShape(requests=(("nvidia.com/gpu", asked),)))
+    node = NodeShape(name="n", allocatable=(("nvidia.com/gpu", has),))
+    (row,) = cluster_nodes("lab", ClusterUsage(nodes=(node,), pods=(pod,)), Activity(), "ns")
+    assert len(row["gpus"]) == shown
 
 
 SLOW = """

@@ -125,7 +125,7 @@ def _place(url: str) -> tuple[str, str]:
 
 def _pause(text: str) -> float:
     """Seconds; a date is not understood, and no cloud writes one."""
-    return min(float(text), LONGEST_PAUSE_S) if text.isdigit() and len(text) < 6 else 0.0
+    return min(float(text), LONGEST_PAUSE_S) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
 
 
 def _lower(headers: Any) -> dict[str, str]:

@@ -18,6 +18,7 @@ const RANGES = { "6 h": 6 * 3600, "24 h": 24 * 3600, "7 d": 7 * 24 * 3600 }
 function signOf({ text, trouble }) {
   if (trouble) return ["warning", "warn"] // it is tried again
   const deed = text.split(": ")[0]
+  if (/\btaint/.test(deed)) return ["cordon", "soft"]
   if (/\b(grows|ordered)\b/.test(deed)) return ["up", "accent"]
   if (/\b(removed|shrinks|deleted|drained)\b/.test(deed) && !/cordoned/.test(deed)) return ["down", "soft"]
   return [/\bcordoned\b/.test(deed) ? "cordon" : "keep", "soft"]
