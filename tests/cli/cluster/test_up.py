@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from longboat.cli.cluster import down
 from longboat.cli.cluster.down import audit_lines, finish, login_of, take_lost_out, with_left_behind
 from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
@@ -34,7 +36,7 @@ from longboat.clusters.hosts.pool import Connector, Hosts
 from longboat.clusters.hosts.settings import LoginSettings
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept
 from longboat.clusters.spec import ClusterSpec, HostSpec
-from longboat.clusters.spec_store import load_spec, save_spec
+from longboat.clusters.spec_store import forget_spec, load_spec, save_spec
 from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.engines.shared.home import Home
 from tests.clusters.worlds import bare, cluster, packed
@@ -265,6 +267,24 @@ def test_a_forgotten_host_is_taken_down_apart_and_the_cluster_stays_known(
     kept = load_spec("lab", Home())
     assert kept is not None and kept.hosts == before.hosts
     assert finish(session, DownResult(), ()) == 0 and load_spec("lab", Home()) is None
+
+
+def test_what_runs_in_the_cluster_is_no_affair_of_a_forgotten_host(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its admin.conf leads to the control planes that go on: their add-ons would be removed, and volumes of users."""
+    before = cluster(planes=3, workers=0, endpoint="10.0.0.9")
+    save_spec(before, Home())
+    session, _ = asked(cluster_of_hosts(["old"], name="lab"), (), tmp_path)
+    calls: list[str] = []
+    monkeypatch.setattr(down, "open_session", lambda *given, **more: contextlib.nullcontext(session))
+    monkeypatch.setattr(down, "remove_from", lambda *given, **more: calls.append("add-ons") or ())
+    words = ["cluster", "down", "--hosts", "old", "--name", "lab", "--yes"]
+    assert enter(words) == 0 and calls == []
+    assert enter([*words, "--purge-data"]) == 201 and calls == []
+    assert "--purge-data: the cluster lab goes on without these hosts" in capsys.readouterr().err
+    forget_spec("lab", Home())
+    assert enter(words) == 0 and calls == ["add-ons"]
 
 
 def test_a_second_command_that_changes_the_cluster_waits_for_nothing_and_changes_nothing(tmp_path: Path) -> None:

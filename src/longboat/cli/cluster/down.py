@@ -67,6 +67,8 @@ def command(
     is_apart = chosen_file() is None and is_of_others(spec, kept)
     if not is_apart:
         spec = with_left_behind(spec, kept)
+    if is_apart and purge_data:
+        raise UsageError(f"--purge-data: the cluster {spec.name} goes on without these hosts")
     unknown = sorted(set(forget) - {host.name for host in spec.hosts})
     if unknown:
         raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
@@ -78,7 +80,8 @@ def command(
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
         session = take_lost_out(session, forget)
-        purged = remove_from(session, purge=purge_data)
+        # The control plane of a host that was forgotten may lead to those that go on, with their add-ons and volumes.
+        purged = () if is_apart else remove_from(session, purge=purge_data)
         work = ClusterDown(
             session.spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
         )
