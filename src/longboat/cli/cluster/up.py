@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from longboat.cli.cluster.addons import install_into, pools_of, print_addons
-from longboat.cli.cluster.down import audit_lines
+from longboat.cli.cluster.down import audit_lines, login_of
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
@@ -189,16 +189,19 @@ def check_forgotten(spec: ClusterSpec, forget: Sequence[str]) -> None:
 
 def forget_host(session: ClusterSession, name: str, gone: Sequence[HostSpec]) -> None:
     """`gone`: hosts of the last `up` from here that are no longer in the file; those of others the cluster knows."""
-    control, roles = session.hosts[session.spec.control_planes[0].name], {host.name: host.role for host in gone}
-    is_plane = roles.get(name) == "control-plane"
+    control, known = session.hosts[session.spec.control_planes[0].name], {host.name: host for host in gone}
+    is_plane = name in known and known[name].role == "control-plane"
     if is_plane or len(session.spec.control_planes) > 1:
         is_plane = remove_member(control, name) or is_plane
-    if name not in roles and not is_plane and name not in {node.name for node in read_nodes(control)}:
+    if name not in known and not is_plane and name not in {node.name for node in read_nodes(control)}:
         raise UsageError(f"--forget {name}: {session.spec.name} has no such node")
     delete_node(control, name)
     say(f"longboat: {name} is forgotten; what `up` changed there is still there")
-    place = "the file, as a worker" if is_plane else "the file"
-    say(f"hint: when it is back, put it into {place}, up, take it out, and up once more undoes it")
+    if is_plane:  # its kubelet speaks with its own API server alone, which has no etcd any more
+        login = login_of(known[name]) if name in known else name
+        say(f"hint: when it is back: longboat cluster down --hosts {login} --name {session.spec.name}")
+    else:
+        say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")
 
 
 def check_context(session: ClusterSession) -> None:
