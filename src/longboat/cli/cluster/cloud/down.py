@@ -32,7 +32,7 @@ def down_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
     check_same_place(spec, account, Home())
     work = AwsDown(spec.name, session)
     data = work.data()
-    is_there = work.stack.look() is not None
+    is_there = bool(data.names) or work.stack.look() is not None
     if not yes:
         confirm(spec, data, purges=purges)
     left = work.run(ResourceTable(output).listen, purged=data if purges else StoredData())

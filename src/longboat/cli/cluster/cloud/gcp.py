@@ -143,7 +143,7 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     tell_leftovers(spec, cluster.project, there, kept)
     if not kept:  # else the name is still needed, for --purge-data
         forget_spec(spec.name, Home())
-    word = "is gone" if view is not None else f"is not there, in the project {cluster.project}"
+    word = "is gone" if view is not None or data else f"is not there, in the project {cluster.project}"
     say(f"longboat: {spec.name} {word}; nothing else that is known to be its own is left")
     return 0
 
