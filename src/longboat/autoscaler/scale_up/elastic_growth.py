@@ -30,7 +30,8 @@ MOST_NAMED = 5  # one line of reasons
 class ElasticGrowth:
     def __init__(self, demand: Demand, fleets: Fleets, fits: Fits, budget: CapacityBudget, now: float) -> None:
         self.demand, self.fleets, self.fits, self.budget, self.now = demand, fleets, fits, budget, now
-        self._waits = {name: offer.pool.growth_s for name, offer in budget.offers.items() if offer.pool.growth_s > 0}
+        pools = [offer.pool for offer in budget.offers.values()]
+        self._waits = {pool.name: pool.growth_s for pool in pools if pool.growth_s > 0 and not pool.zero_or_max}
 
     def groups(self, pools: dict[str, ExtraMachines], growth: ScaleUp) -> list[MachineGroup]:
         """What is bought, which is noted in `pools`; `growth` learns which idle machines are kept, and for whom."""
