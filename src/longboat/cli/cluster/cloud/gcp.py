@@ -202,7 +202,8 @@ def remove(cluster: GkeCluster, output: str) -> None:
         if operation is not None:
             cluster.follow(operation, listen)
     if cluster.look() is not None:
-        raise EngineError(f"{cluster.name} is still there", hint="the same command again")
+        words = f": {clean(cluster.conflict)}" if cluster.conflict else ""
+        raise EngineError(f"{cluster.name} is still there{words}", hint="the same command again")
 
 
 def confirm(spec: ClusterSpec, data: tuple[GoogleLeftover, ...], *, purges: bool) -> None:
