@@ -125,8 +125,8 @@ def see_use(session: AwsSession, table: MachineTable) -> dict[str, float]:
 
 def _cpus(body: Mapping[str, Any], table: MachineTable) -> int:
     options, machine = body.get("CpuOptions") or {}, table.machines.get(body["InstanceType"])
-    told = int(options.get("CoreCount") or 0) * int(options.get("ThreadsPerCore") or 1)
-    return told or (machine.cpus if machine is not None else 0)
+    threads = int(options.get("CoreCount") or 0) * int(options.get("ThreadsPerCore") or 1)
+    return threads or (machine.cpus if machine is not None else 0)
 
 
 def see_volumes(session: AwsSession, cluster: str) -> list[str]:
