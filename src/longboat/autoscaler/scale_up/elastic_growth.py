@@ -8,7 +8,7 @@ did not take it by then (it writes no checkpoints, say) does not have it bought 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from longboat.autoscaler.model.snapshot import ElasticGang
 from longboat.autoscaler.purchase.offers import Fits, Zone
@@ -36,7 +36,9 @@ class ElasticGrowth:
     def groups(self, pools: dict[str, ExtraMachines], growth: ScaleUp) -> list[MachineGroup]:
         """What is bought, which is noted in `pools`; `growth` learns which idle machines are kept, and for whom."""
         gangs = self.demand.elastic[:MOST_GROWING] if self._waits else ()
-        rest = [(gang, self._placed(gang, growth)) for gang in gangs]
+        states = self.fleets.ready.states.values() if gangs else ()
+        idle = {state.name for state in states if not has_work(state)}
+        rest = [(gang, self._placed(gang, idle, growth)) for gang in gangs]
         wanted = [(gang, kind) for gang, pods in rest if pods for kind in self._kinds(gang, pods)]
         withdraw([pod for gang, _ in rest for pod in gang.pods], self.fleets.all)  # whoever comes first has the place
         if not wanted:
@@ -52,9 +54,8 @@ class ElasticGrowth:
             pools[name].reasons.append(f"{count} for {listing(runs, MOST_NAMED)}: more at the next checkpoint")
         return groups
 
-    def _placed(self, gang: ElasticGang, growth: ScaleUp) -> list[Pod]:
+    def _placed(self, gang: ElasticGang, idle: Set[str], growth: ScaleUp) -> list[Pod]:
         """Put what it could have on what is there and nobody asked for; gives what found no place."""
-        idle = [state.name for state in self.fleets.ready.states.values() if not has_work(state)]
         left = settle(list(gang.pods), self.fleets.ready)
         taken = {state.name for pod in gang.pods if (state := self.fleets.ready.where(pod)) is not None}
         for name in taken.intersection(idle):
