@@ -29,6 +29,7 @@ from longboat.cli.cluster.up import (
 )
 from longboat.cli.main import enter
 from longboat.clusters.apply.undo import HostAudit
+from longboat.clusters.cluster_file import cluster_of_hosts
 from longboat.clusters.down import DownResult
 from longboat.clusters.hosts.connection import CommandResult
 from longboat.clusters.hosts.pool import Connector, Hosts

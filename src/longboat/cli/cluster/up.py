@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from longboat.cli.cluster.addons import install_into, pools_of, print_addons
-from longboat.cli.cluster.down import audit_lines, login_of
+from longboat.cli.cluster.down import audit_lines
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
@@ -198,7 +198,7 @@ def forget_host(session: ClusterSession, name: str, gone: Sequence[HostSpec]) ->
     delete_node(control, name)
     say(f"longboat: {name} is forgotten; what `up` changed there is still there")
     if is_plane:  # its kubelet speaks with its own API server alone, which has no etcd any more
-        login = login_of(known[name]) if name in known else name
+        login = Login(known[name].address, known[name].user, known[name].port).text if name in known else name
         say(f"hint: when it is back: longboat cluster down --hosts {login} --name {session.spec.name}")
     else:
         say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")

@@ -128,6 +128,20 @@ def test_one_message_for_what_google_refuses(google: SimulatedGke, capfd: Text, 
     assert message in words and "Traceback" not in words
 
 
+def test_what_google_does_not_do_now_is_told_in_its_words(google: SimulatedGke, capfd: Text) -> None:
+    """As while Google itself works on the cluster's network: a conflict with nothing of ours."""
+    google.hiccups = [("POST", "/clusters", 409, "before")] * 20
+    assert enter(["cluster", "up"]) == 205
+    assert "lab does not become as its file says: an error that passes" in capfd.readouterr().err
+    google.hiccups = []
+    assert enter(["cluster", "up"]) == 0
+    google.hiccups = [("DELETE", "/clusters/lab", 409, "before")] * 20
+    assert enter(["cluster", "down", "lab", "--yes"]) == 205
+    assert "lab is still there: an error that passes" in capfd.readouterr().err
+    google.hiccups = []
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0 and google.cluster is None
+
+
 def test_a_token_for_kubectl(google: SimulatedGke, capfd: Text, monkeypatch: pytest.MonkeyPatch) -> None:
     assert enter(["cluster", "up"]) == 0
     user = yaml.safe_load(Path("kubeconfig").read_text())["users"][0]["user"]["exec"]

@@ -31,6 +31,7 @@ class GkeCluster:
 
     def __init__(self, session: GoogleSession, region: str, name: str) -> None:
         self._session, self.region, self.name = session, region, name
+        self.conflict = ""  # why the last request came to nothing, where nobody else does the same
         with _errors("look for the project"):
             self.project = session.project()
         if not self.project:
@@ -109,6 +110,7 @@ class GkeCluster:
             return self._session.container(method, path, body)
         except RestFault as fault:
             if fault.status == 409 or (method == "DELETE" and fault.status == 404):
+                self.conflict = fault.message
                 return None
             raise answer_error(fault, f"do this: {words}") from None
 
