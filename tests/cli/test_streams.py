@@ -70,7 +70,8 @@ def test_a_message_after_an_unfinished_line_has_a_line_of_its_own_where_both_go_
 
 @pytest.mark.parametrize("command", ["run -- true", "run train.py", "check train.py", "sweep train.py"])
 def test_a_current_folder_that_was_removed_is_said(longboat: Longboat, command: str) -> None:
-    code, err = shell(longboat, f"mkdir gone && cd gone && rmdir ../gone && exec $LB {command}")
+    code, err = shell(longboat, f"mkdir gone && cd gone && rmdir ../gone && exec $LB {command} >../out")
+    assert (longboat.folder / "out").read_text() == ""
     assert code == 202 and err.startswith("error: the current folder is not there any more\nhint: cd "), err
 
 
