@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_output_that_cannot_be_written_is_said(longboat: Longboat, where: str, u
 def test_streams_that_are_not_needed_may_be_closed(longboat: Longboat, line: str, code: int) -> None:
     done, err = shell(longboat, f"exec {line}")
     assert done == code and "internal error" not in err and "Traceback" not in err, err
+
+
+def test_a_line_is_written_at_once_also_unbuffered(longboat: Longboat) -> None:
+    """Of commands that write to one file beside each other lines would be mixed up, and images set PYTHONUNBUFFERED."""
+    longboat.environment["PYTHONUNBUFFERED"] = "1"
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # it keeps writes apart
+    with reader, writer:
+        process = longboat.popen("run", "-d", "-n", "one", "--", "true", stdout=writer, stderr=writer)
+        assert process.wait() == 0
+        assert reader.recv(100) == b"one\n"
+        longboat.popen("status", "two", stdout=writer, stderr=writer).wait()
+        assert reader.recv(100) == b"error: no run named 'two'\n"
 
 
 @pytest.mark.parametrize(("value", "reason"), [(b"a\0b", "a NUL byte"), (b"a\xffb", "not UTF-8 text")])
