@@ -152,6 +152,23 @@ def test_a_checkpoint_again_replaces_the_one_before(outside: Path) -> None:
     assert len(list((outside / "checkpoints").iterdir())) == 1
 
 
+def test_a_checkpoint_that_nobody_would_find_is_told(outside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind in (longboat.checkpoint, longboat.sharded_checkpoint):
+        with kind(-1) as folder:
+            (Path(folder) / "model").write_text("weights")
+        assert not os.path.exists(folder)
+    assert list((outside / "checkpoints").iterdir()) == []
+    assert set(capsys.readouterr().err.splitlines()) == {"longboat: no checkpoint of step -1: steps count from 0"}
+
+
+def test_a_metric_that_is_no_number_is_told(make_node: Make) -> None:
+    node = make_node(["python", "train.py"])
+    node.script("import longboat\nfor n in range(3): longboat.step(n, loss='low', acc=None, lr=[1, 2], f1=1)\n")
+    assert node.run() == 0
+    said = sorted(node.log("0.err").decode().splitlines())
+    assert said == [f"longboat: a metric is not a number but a {kind}, and is not kept" for kind in ("list", "str")]
+
+
 def test_only_rank_0_writes_checkpoints(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     with longboat.checkpoint(8) as folder:

@@ -43,6 +43,7 @@ _trace = os.environ.get("LONGBOAT_TRACE_STEPS", "")  # in a drill: ATTEMPT:STEP,
 _HOLD_S = 60.0  # the kill comes within seconds; should it fail, the training goes on
 _stop_seen = False
 _listens = False
+_warned: set[str] = set()
 _files: dict[str, str] = {}  # by name: what is put into the checkpoint that is completed next
 
 
@@ -120,7 +121,9 @@ class checkpoint:
         self._folder = ""
 
     def __enter__(self) -> str:
-        if _writes():
+        if self._number < 0:
+            _warn("no checkpoint of step %d: steps count from 0" % self._number)
+        elif _writes():
             parent = checkpoint_dir()
             name = "step-%d" % self._number
             try:
@@ -334,6 +337,8 @@ def _number_of(value: Any) -> float | None:
     try:
         return float(value)
     except Exception:
+        if value is not None:
+            _warn("a metric is not a number but a %s, and is not kept" % type(value).__name__)
         return None
 
 
@@ -343,9 +348,6 @@ def _number(names: tuple[str, ...], otherwise: int) -> int:
         if text.isdigit():
             return int(text)
     return otherwise
-
-
-_warned: set[str] = set()
 
 
 def _warn(text: str) -> None:

@@ -23,6 +23,7 @@ from longboat.clusters.apply.nodes import delete_node, read_nodes
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.fields import rules
+from longboat.clusters.fields.rules import Login
 from longboat.clusters.observe.facts import HostProblem
 from longboat.clusters.offline.addon_files import with_manifests
 from longboat.clusters.offline.flannel_program import flanneld_of, unpinned
@@ -198,7 +199,8 @@ def forget_host(session: ClusterSession, name: str, gone: Sequence[HostSpec]) ->
     delete_node(control, name)
     say(f"longboat: {name} is forgotten; what `up` changed there is still there")
     if is_plane:  # its kubelet speaks with its own API server alone, which has no etcd any more
-        login = Login(known[name].address, known[name].user, known[name].port).text if name in known else name
+        host = known.get(name)
+        login = Login(host.address, host.user, host.port).text if host is not None else name
         say(f"hint: when it is back: longboat cluster down --hosts {login} --name {session.spec.name}")
     else:
         say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")
