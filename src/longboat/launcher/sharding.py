@@ -53,7 +53,7 @@ class sharded_checkpoint:
         name = ".step-%d.a%d.%s.shards-%d.tmp" % (self._number, trainer._attempt(), again, _rounds[self._number])
         try:
             _check_shared(parent)
-            trainer._check_fence(parent)
+            trainer._check_fence(parent, self._number)
             self._folder = os.path.join(parent, name)
             os.makedirs(self._folder, exist_ok=True)
             self._is_shared = True
