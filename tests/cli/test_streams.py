@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +66,21 @@ def test_a_message_after_an_unfinished_line_has_a_line_of_its_own_where_both_go_
     assert "\nunfinished\nlongboat: " in both, both
     assert (longboat.folder / "out").read_text() == "unfinished", "what the rank wrote, and nothing else"
     assert "\n\n" not in (longboat.folder / "err").read_text()
+
+
+@pytest.mark.parametrize("command", ["run -- true", "run train.py", "check train.py", "sweep train.py"])
+def test_a_current_folder_that_was_removed_is_said(longboat: Longboat, command: str) -> None:
+    code, err = shell(longboat, f"mkdir gone && cd gone && rmdir ../gone && exec $LB {command}")
+    assert code == 202 and err.startswith("error: the current folder is not there any more\nhint: cd "), err
+
+
+@pytest.mark.parametrize("command", ["ps", "run train.py", "status x", "rm x", "stop x", "config show", "secret ls"])
+def test_a_home_that_this_user_may_not_enter_is_no_bug(longboat: Longboat, command: str) -> None:
+    """As with `sudo -u somebody longboat ps`, which keeps HOME."""
+    home = Path(longboat.environment["LONGBOAT_HOME"])
+    home.chmod(0)
+    caps = "setpriv --bounding-set=-dac_override,-dac_read_search" if os.geteuid() == 0 else ""
+    code, err = shell(longboat, f"exec {caps} $LB {command}")
+    home.chmod(0o700)
+    assert code == 205 and err.startswith("error: cannot ") and str(home) in err, err
+    assert "hint: point LONGBOAT_HOME to a folder you can " in err

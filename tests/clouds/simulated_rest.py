@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import secrets
 import threading
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import pytest
 
 Body = dict[str, Any]
 
@@ -101,6 +104,19 @@ class SimulatedRest:
                     raise refusal
                 return functools.partial(_fail, refusal)
         return lambda: None
+
+
+def stumbling(patch: pytest.MonkeyPatch, simulated: SimulatedRest) -> None:
+    """Every second question is answered with 503."""
+    answer = simulated.answer
+    asked = itertools.count()
+
+    def every_second(method: str, *rest: Any) -> tuple[int, Body, dict[str, str]]:
+        if method == "GET" and next(asked) % 2 == 0:
+            raise SimulatedRefusal(503, {"code": 503, "status": "UNAVAILABLE", "message": "busy for a moment"})
+        return answer(method, *rest)
+
+    patch.setattr(simulated, "answer", every_second)
 
 
 def _fail(refusal: SimulatedRefusal) -> None:

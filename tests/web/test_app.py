@@ -60,9 +60,22 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedDashboard]:
 
 def test_state_says_who_and_where(shown: AskedDashboard) -> None:
     state = shown.get("/api/state").data
+    assert state["currency"] == "USD"
     assert state["readonly"] is False and state["user"] and len(state["csrf"]) == 64
     (cluster,) = state["clusters"]
     assert (cluster["name"], cluster["kind"], cluster["ok"], cluster["loading"]) == ("local", "local", True, False)
+    assert cluster["gpu_hour"] == 0.0  # one's own
+
+
+def test_prices_are_told_as_they_were_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGBOAT_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.yaml").write_text("currency: EUR\n")
+    dashboard = AskedDashboard(tmp_path / "home", gpu_hour=2.5)
+    assert [cluster["gpu_hour"] for cluster in dashboard.get("/api/state").data["clusters"]] == [None]
+    dashboard.look()
+    state = dashboard.get("/api/state").data
+    assert (state["currency"], state["clusters"][0]["gpu_hour"]) == ("EUR", 2.5)
 
 
 def test_rows_have_an_address_and_nothing_empty(shown: AskedDashboard) -> None:

@@ -15,6 +15,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _LEAST = 16384
 """Bytes. With less than a few blocks left not even a small file can be written."""
+WAITS = "output waits until"
+"""In what is said of a full disk: the run goes on once there is room."""
 _serial = itertools.count()
 
 
@@ -37,9 +39,9 @@ def full_disk(path: str) -> str | None:
         return None
     free = (there.f_bfree if os.geteuid() == 0 else there.f_bavail) * there.f_frsize
     if there.f_blocks and free < _LEAST:
-        return f"the disk of {path} is full: output waits until there is room"
+        return f"the disk of {path} is full: {WAITS} there is room"
     if there.f_files and not there.f_favail:
-        return f"the disk of {path} can hold no more files: output waits until some are removed"
+        return f"the disk of {path} can hold no more files: {WAITS} some are removed"
     return None
 
 

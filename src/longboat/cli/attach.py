@@ -12,6 +12,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
 
+from longboat.bundles.disk import WAITS
 from longboat.cli.input.engine_option import placed
 from longboat.cli.output.log_printer import LinePrinter
 from longboat.cli.output.tables import show_metrics
@@ -115,6 +116,7 @@ class RunWatcher:
         self.changed = time.monotonic()
         self.told = ""
         self.counted, self.counted_at = "", 0.0
+        self.is_waiting = False  # for room on a full disk
         self.interrupts = 0
         self.lock = threading.Lock()  # who shows the log looks too, when a new attempt speaks
         self.asked: SimpleQueue[str] = SimpleQueue()
@@ -184,6 +186,7 @@ class RunWatcher:
     def _report(self, run: RunStatus) -> None:
         if run.reason == BEING_STARTED:
             return
+        self.tell_waiting_output(run)
         waits = run.phase in ("pending", "recovering") and not self.ran < run.attempt <= self.shown
         now = (run.phase, run.attempt, _words(run.reason) if waits else "")
         before, self.seen = self.seen, now
@@ -208,6 +211,13 @@ class RunWatcher:
             )
         elif before[0] == "pending":
             self.tell(f"longboat: {run.name} is {run.phase}")
+
+    def tell_waiting_output(self, run: RunStatus) -> None:
+        """Print that a full disk holds up the output, once: the log alone would look like a hang."""
+        is_waiting = WAITS in run.reason
+        if is_waiting and not self.is_waiting and not self.quiet:
+            self.tell(f"longboat: {run.name} is {run.phase}: {clean(run.reason)}")
+        self.is_waiting = is_waiting
 
     def tell_slow_start(self, run: RunStatus) -> None:
         """Print why a start takes long, such as an image that cannot be pulled; once for each reason.

@@ -139,7 +139,9 @@ def pruned_words(home: Home, run: RunStatus) -> str | None:
     except LongboatError:  # of a cluster that is away, or damaged: the run tells of itself
         return None
     trial = next((trial for trial in state.trials if trial.run == run.name and trial.is_pruned), None)
-    return None if trial is None else f"pruned by its sweep {name} at step {trial.step}"
+    if trial is None:
+        return None
+    return f"pruned by its sweep {name} at step {trial.step}{f': {trial.reason}' if trial.reason else ''}"
 
 
 def ensure_driven(home: Home, sweep: OpenSweep) -> str | None:

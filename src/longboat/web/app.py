@@ -17,6 +17,7 @@ from longboat import __version__
 from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
 from longboat.engines.shared.home import current_user
+from longboat.sdk.places import currency
 from longboat.web.access import FORWARDED, USER_KEY, AccessLayer, AccessRules, App, WebUser
 from longboat.web.answers import (
     ALL_PLACES,
@@ -58,6 +59,7 @@ class Dashboard:
         self.readonly = readonly
         for place in watchers.places if readonly else ():
             place.engine.takes_over = False
+        self.currency = currency()
         self.files = StaticFiles()
         self.log_streams = LogStreams()
         self.threads = Threads()
@@ -109,6 +111,7 @@ class Dashboard:
             "version": __version__,
             "user": user.name if user else current_user(),
             "readonly": self.readonly,
+            "currency": self.currency,
             "csrf": self.rules.csrf(user.name if user else ""),
             "time": now_text(time.time()),
             "clusters": self.watchers.clusters(),

@@ -32,6 +32,7 @@ RESOURCES = {
     ("GET", NODES): "2021-04-01",
     ("GET", f"{NODES}/providers/Microsoft.Storage/storageAccounts"): "2023-01-01",
     ("GET", f"{ROOT}/resources"): "2021-04-01",
+    ("GET", f"{ROOT}/operationresults/deletion"): "2021-04-01",
 }
 SIZES = (
     ("Standard_D2s_v5", "standardDSv5Family", False),
@@ -62,10 +63,13 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.claims: list[str] = []
         self.snapshots: list[str] = []
         self.accounts: list[str] = []  # of file shares
+        self.has_nodes = True  # AKS's own group is there
         self.left: list[str] = []
         self.takes_any_name = False
         self.name = "lab"
         self.fails = ""
+        self.is_locked = False
+        self.keeps = ""  # why Azure gives a deletion up, after a while
         self.deployed = 0
         self.looks = 0
         self.user: Body = {"token": "secret-of-aks"}
@@ -95,7 +99,9 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if (method, path) in RESOURCES:
             if RESOURCES[method, path] != query.get("api-version"):
                 self.violations.append(f"{method} {path} {query}")
-            return 200, self._answer_resources(method, path, query, body or {}), {}
+            order = f"{self.url}{ROOT}/operationresults/deletion?api-version=2021-04-01"
+            headers = {"Location": order} if method == "DELETE" else {}
+            return 200, self._answer_resources(method, path, query, body or {}), headers
         known = [
             template
             for described in self.described
@@ -116,7 +122,10 @@ class SimulatedAks(ArmResources, SimulatedRest):
             return {"value": [{"id": each} for each in self.left]}
         if path.startswith(DEPLOYMENT):
             return self._answer_deployment(method, path, body)
+        if path.endswith("/operationresults/deletion"):
+            raise SimulatedRefusal(409, {"code": "Conflict", "message": self.keeps})
         if path.endswith("/storageAccounts"):
+            _found(self.group if self.has_nodes else None)
             return {"value": [{"name": each} for each in self.accounts]}
         if path == NODES:
             return _found(self.cluster)
@@ -126,10 +135,14 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if method in ("PUT", "PATCH"):
             group["tags"] = body["tags"]
         elif method == "DELETE":
+            if self.is_locked:
+                raise SimulatedRefusal(409, {"code": "ScopeLocked", "message": "The scope is locked: 'keep'"})
             group["properties"]["provisioningState"], self.looks = "Deleting", 0
         elif group["properties"]["provisioningState"] == "Deleting":
             self.looks += 1
-            if self.looks >= LOOKS:
+            if self.looks >= LOOKS and self.keeps:
+                group["properties"]["provisioningState"] = "Succeeded"
+            elif self.looks >= LOOKS:
                 self.group = self.deployment = self.cluster = None
                 self.forget_group("longboat-lab")
                 self.forget_group(NODE_GROUP)
@@ -198,9 +211,9 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if match:
             pools = _found(self.cluster)["properties"]["agentPoolProfiles"]
             pool = next((each for each in pools if each["name"] == match[1]), None)
-            if method == "DELETE":
+            if method == "DELETE" and not self.keeps:
                 pools.remove(pool)
-            return _found(pool)
+            return {"name": match[1], "properties": _found(pool)}
         if path == AKS:
             return _found(self.cluster)
         if path.endswith("/kubernetesVersions"):
@@ -212,6 +225,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
             }
         if path.endswith("/skus"):
             return {"value": [_size(*each) for each in SIZES]}
+        _found(self.group if self.has_nodes else None)
         if path.endswith("/snapshots"):
             return {"value": [{"name": each} for each in self.snapshots]}
         disks = [{"name": name, "tags": {"kubernetes.io-created-for-pvc-name": name}} for name in self.claims]

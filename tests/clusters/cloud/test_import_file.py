@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from longboat.cli.main import enter
 from longboat.clouds.machine_types import shipped_table
 from longboat.clusters.cloud.import_file import SUCCESSORS, import_cluster
+from longboat.clusters.cloud.spec import CloudPool
 from longboat.clusters.cluster_file import read_cluster
 from longboat.clusters.spec import ClusterSpec
+from longboat.core.errors import JobError
 
 ACS_ENGINE = """
 {"apiVersion": "vlabs", "properties": {
@@ -101,6 +104,91 @@ def test_pools_that_are_empty_get_one_for_aks(tmp_path: Path) -> None:
         '{"properties": {"agentPoolProfiles": [{"name": "a", "count": 0, "vmSize": "Standard_NC6"}]}}', tmp_path
     )
     assert spec.cloud is not None and [pool.name for pool in spec.cloud.pools] == ["system", "a"]
+
+
+def pools_of(text: str, folder: Path) -> tuple[list[CloudPool], tuple[str, ...]]:
+    spec, lost = load(text, folder)
+    assert spec.cloud is not None
+    return [*spec.cloud.pools], lost
+
+
+def acs(*profiles: str, **more: str) -> str:
+    pools = [json.loads(profile) for profile in profiles]
+    return json.dumps({**more, "properties": {"agentPoolProfiles": pools}})
+
+
+def test_the_region_of_the_file_is_its_own(tmp_path: Path) -> None:
+    text = acs('{"name": "a", "count": 1, "vmSize": "Standard_NC6"}', location="West Europe")
+    spec, lost = load(text, tmp_path)
+    assert spec.cloud is not None and spec.cloud.region == "westeurope"
+    assert not any(line.startswith("region") for line in lost)
+    spec, lost = load(text.replace("West Europe", "x; rm -rf"), tmp_path)
+    assert spec.cloud is not None and spec.cloud.region == "eastus"
+    assert any(line.startswith("region: the file has none") for line in lost)
+
+
+def test_pools_that_become_alike_get_names_of_their_own(tmp_path: Path) -> None:
+    size = '"count": 0, "vmSize": "Standard_NC6"'
+    names = ("gpupool", "gpu_pool", "averyverylongpool1", "averyverylongpool2", "system")
+    pools, lost = pools_of(acs(*(f'{{"name": "{name}", {size}}}' for name in names)), tmp_path)
+    expected = ["system2", "gpupool", "gpupool2", "averyverylon", "averyverylo2", "system"]
+    assert [pool.name for pool in pools] == expected
+    assert "agentPoolProfiles.1.name: another pool is called gpupool already; gpupool2 is written" in lost
+
+
+def test_machines_with_windows_do_not_become_linux(tmp_path: Path) -> None:
+    size = '"count": 1, "vmSize": "Standard_NC6"'
+    windows = f'{{"name": "win", {size}, "osType": "Windows"}}'
+    pools, lost = pools_of(acs(f'{{"name": "a", {size}, "osType": "Linux"}}', windows), tmp_path)
+    assert [pool.name for pool in pools] == ["a"]
+    assert "agentPoolProfiles.1: Windows machines; trainings run on Linux" in lost
+
+
+WORKER = """
+applications:
+  kubernetes-worker-gpu:
+    charm: kubernetes-worker
+    %s
+machines:
+  '0': {constraints: instance-type=p2.xlarge}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "disk"),
+    [
+        ('constraints: "cores=8 mem=16384 root-disk=102400"', "g4dn.2xlarge", 100),
+        ('constraints: "mem=16384M root-disk=0.5T arch=amd64"', "g4dn.xlarge", 512),
+        ("to: ['0']", "g4dn.xlarge", 100),
+        ('constraints: "cores=4 root-disk=8G"', "g4dn.xlarge", 20),
+    ],
+)
+def test_sizes_and_places_of_juju(text: str, machine: str, disk: int, tmp_path: Path) -> None:
+    (pool,), _ = pools_of(WORKER % text, tmp_path)
+    assert (pool.type, pool.disk_gib) == (machine, disk)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('constraints: "cores=4096 mem=8T"', "no machine type of the table has 4096 CPUs and 8192 GiB with GPUs"),
+        ('constraints: "zones=us-east-1a mem=8G"', "zones=us-east-1a is not used"),
+        ('constraints: "mem=lots cores=4"', "mem=lots is no size; it is not used"),
+        ("constraints: {cores: 4}", "{'cores': 4} is not used"),
+        ("constraints: arch=arm64", "arch=arm64 is not used"),
+    ],
+)
+def test_constraints_that_cannot_be_kept_are_told(text: str, message: str) -> None:
+    imported = import_cluster(WORKER % text, file="x")
+    assert imported is not None
+    assert [line for line in imported.untranslated if message in line], imported.untranslated
+
+
+def test_what_names_no_machine_is_refused_where_it_stands(tmp_path: Path) -> None:
+    """Nothing is bought that nobody asked for."""
+    for text in (acs('{"name": "a", "count": 1}'), WORKER % 'constraints: "cores=4096"'):
+        with pytest.raises(JobError, match="expected a machine type"):
+            load(text, tmp_path)
 
 
 def test_successors_are_in_the_tables() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
+from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
@@ -14,7 +16,11 @@ from longboat.cli.cluster.session import ClusterSession, login_options, open_ses
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, is_terminal, say
+from longboat.clusters.apply.etcd_members import remove_member
+from longboat.clusters.apply.undo import HostAudit
 from longboat.clusters.down import ClusterDown, DownResult
+from longboat.clusters.fields.rules import Login
+from longboat.clusters.plan.kubeadm import ADMIN
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, load_spec
 from longboat.core.errors import EngineError, Refused, UsageError
@@ -70,9 +76,10 @@ def command(
     with open_session(spec, accept_new_host_keys, changes=True) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
+        session = take_lost_out(session, forget)
         purged = remove_from(session, purge=purge_data)
         work = ClusterDown(
-            spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
+            session.spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
         )
         return finish(session, work.run(), forget)
 
@@ -116,19 +123,44 @@ def check_members(session: ClusterSession) -> None:
         raise Refused(f"not hosts of {name}: {', '.join(wrong)}", hint=hint)
 
 
+def audit_lines(audits: Sequence[HostAudit]) -> Iterator[str]:
+    """How hosts differ from what they were before `up`."""
+    for report in audits:
+        for text in report.ours[:MOST_SHOWN]:
+            yield f"{report.host}: left: {clean(text)}"
+        if len(report.ours) > MOST_SHOWN:
+            yield f"{report.host}: left: and {len(report.ours) - MOST_SHOWN} more"
+        if report.others:
+            yield f"{report.host}: changed by others since `up`: {clean(listing(report.others, 3))}"
+
+
+def take_lost_out(session: ClusterSession, forget: Sequence[str]) -> ClusterSession:
+    """The same with lost hosts at the end, so that a control plane that is there speaks for the cluster. Lost ones are
+    taken out of etcd: the others leave it one by one, which needs a majority of its members each time.
+    """
+    spec = session.spec
+    lost = [host for host in spec.hosts if host.name in forget and host.name in session.unreachable]
+    hosts = (*(host for host in spec.hosts if host not in lost), *lost)
+    session = dataclasses.replace(session, spec=msgspec.structs.replace(spec, hosts=hosts))
+    control = session.spec.control_planes[0].name
+    facts = session.facts.get(control)
+    if facts is not None and facts.journal_cluster == spec.name and facts.file(ADMIN):
+        for name in (host.name for host in lost if host.role == "control-plane"):
+            try:
+                remove_member(session.hosts[control], name)
+            except EngineError as error:
+                say(f"warning: {clean(error.message)}")
+    return session
+
+
 def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...]) -> int:
     from longboat.clusters.kubeconfig_file import drop_context
 
     spec = session.spec
     for line in failure_lines(result.failures, session.logs):
         say(line)
-    for report in result.audits:
-        for text in report.ours[:MOST_SHOWN]:
-            say(f"{report.host}: left: {clean(text)}")
-        if len(report.ours) > MOST_SHOWN:
-            say(f"{report.host}: left: and {len(report.ours) - MOST_SHOWN} more")
-        if report.others:
-            say(f"{report.host}: changed by others since `up`: {clean(listing(report.others, 3))}")
+    for line in audit_lines(result.audits):
+        say(line)
     for each in result.kept:
         names = clean(listing(each.names, MOST_SHOWN))
         say(f"longboat: kept: volumes of users in {spec.storage.folder} on {each.host}: {names}")
@@ -141,9 +173,9 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
         say(f"error: {clean(error.message)}")
     for host in spec.hosts:
         if host.name in forget and host.name in session.unreachable:
-            target = f"{host.user}@{host.address}" if host.user else host.address
+            login = Login(host.address, host.user, host.port).text
             say(f"longboat: {host.name} is forgotten; what `up` changed there is still there")
-            say(f"hint: when it is back: longboat cluster down --hosts {target} --name {spec.name}")
+            say(f"hint: when it is back: longboat cluster down --hosts {login} --name {spec.name}")
     if missing or not result.is_clean:
         raise EngineError(
             f"{spec.name} is not all gone",
@@ -153,6 +185,8 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
     forget_spec(spec.name, session.home)
     if result.audits:
         say(f"longboat: {spec.name} is gone; nothing of it is left on {counted(len(result.audits), 'host')}")
-    else:
+    elif session.facts:
         say(f"longboat: nothing of {spec.name} is on {counted(len(session.facts), 'host')}")
+    else:
+        say(f"longboat: {spec.name} is forgotten: none of its hosts answers")
     return 0

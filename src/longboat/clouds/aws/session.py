@@ -44,6 +44,10 @@ class AwsSession:
         except AwsFault as fault:
             raise self._explained(fault, service, operation) from None
 
+    def account(self) -> str:
+        """That of the credentials. Raises LongboatError."""
+        return str(self.call("sts", "get_caller_identity")["Account"])
+
     def call_unless(self, code: str, service: str, operation: str, **arguments: Any) -> bool:
         """One request, as `call`; False: AWS answered with this code, which means that it was done before."""
         try:

@@ -23,6 +23,13 @@ def answer_error(fault: RestFault, operation: str) -> LongboatError:
         return EngineError(f"Azure asks for fewer requests ({operation}): {text}", hint="the same command again")
     if codes & _LIMITS:
         return Refused(f"a quota of the subscription is reached: {text}", hint="the portal, Quotas: ask Azure for more")
+    if "ScopeLocked" in codes:
+        return Refused(f"a lock keeps you from that ({operation}): {text}", hint="az lock list, and az lock delete")
+    if codes & {"MissingSubscriptionRegistration", "SubscriptionNotRegistered"}:
+        hint = "az provider register --namespace Microsoft.ContainerService (and Microsoft.Compute, Microsoft.Network)"
+        return EngineError(f"the subscription has not asked for that service: {text}", hint=hint)
+    if codes & {"SubscriptionNotFound", "InvalidSubscriptionId"}:
+        return EngineError(f"Azure has no such subscription for you: {text}", hint="az account list shows yours")
     if fault.status == 403:
         return EngineError(
             f"Azure does not let you {operation}: {text}",

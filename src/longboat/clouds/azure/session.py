@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from longboat.clouds.rest import Body, RestAnswer, RestClient, RestFault
+from longboat.clouds.rest import BROKEN, Body, RestAnswer, RestClient, RestFault
 
 ENDPOINT = "https://management.azure.com"
 ENDPOINT_VARIABLE = "AZURE_RESOURCE_MANAGER_ENDPOINT"
@@ -26,15 +27,22 @@ STORAGE = "2023-01-01"
 """Versions of the interfaces that are asked."""
 _EARLY_S = 120.0  # a token is renewed this much before it runs out: clocks differ, requests take time
 _MOST_PAGES = 1000  # of up to a thousand items each; a list that goes on for ever ends here
+_WAY = re.compile(r"^\t(\w+Credential): (.*?)(?=^\t\w+Credential: |\Z)", re.MULTILINE | re.DOTALL)
+_NOT_SET_UP = (
+    *("authentication unavailable", "Credential unavailable", "not found on path"),
+    *("is not installed", "to be installed", "could not be found"),
+)
+_NETWORK = ("HTTPConnection", "HTTPSConnection", "Failed to resolve", "timed out")
+"""Words of azure-identity, which gives one exception for all."""
 NO_LIBRARY = "NoLibrary"
 NO_CREDENTIALS = "NoCredentials"
 
 
 class AzureSession:
-    """Azure as whoever the environment says."""
+    """Azure as whoever the environment says. `is_patient`: see RestClient."""
 
-    def __init__(self) -> None:
-        self._client = RestClient(os.environ.get(ENDPOINT_VARIABLE) or ENDPOINT)
+    def __init__(self, *, is_patient: bool = False) -> None:
+        self._client = RestClient(os.environ.get(ENDPOINT_VARIABLE) or ENDPOINT, is_patient=is_patient)
         self._credential: Any = None
         self._token: tuple[str, float] = ("", 0.0)
 
@@ -80,11 +88,31 @@ class AzureSession:
         try:
             if self._credential is None:
                 self._credential = DefaultAzureCredential()
-            given = self._credential.get_token(f"{ENDPOINT}/.default")
+            given = self._credential.get_token(f"{_audience(self._client.base)}/.default")
         except (ClientAuthenticationError, CredentialUnavailableError, ValueError) as error:  # also an id that is none
-            raise RestFault(401, NO_CREDENTIALS, str(error).splitlines()[0][:300]) from None
+            raise credential_fault(str(error).strip() or type(error).__name__) from None
         self._token = given.token, float(given.expires_on)
         return self._token[0]
+
+
+def _audience(base: str) -> str:
+    """Whom a token is for: a national cloud has its own. A proxy of one's own speaks for Azure itself."""
+    return base if base.startswith("https://management.") else ENDPOINT
+
+
+def credential_fault(text: str) -> RestFault:
+    """azure-identity tries every way there is, and tells of each; the one that is set up and failed is the reason."""
+    ways = _WAY.findall(text.partition("To mitigate this issue")[0])
+    failed = [(name, words) for name, words in ways if not any(word in words for word in _NOT_SET_UP)]
+    if ways and not failed:
+        return RestFault(401, NO_CREDENTIALS, "no login is set up: no variables, no managed identity, no az login")
+    words = failed[-1][1] if failed else text
+    line = " ".join(words.split())[:300]
+    if any(word in words for word in _NETWORK):
+        return RestFault(0, BROKEN, f"no token: {line}")
+    if failed:
+        return RestFault(401, "CredentialRefused", f"{failed[-1][0]}: {line}")
+    return RestFault(401, NO_CREDENTIALS, line)
 
 
 def group_path(subscription: str, group: str) -> str:

@@ -12,7 +12,7 @@ from datetime import timezone
 from typing import Any
 from urllib.parse import urlencode
 
-from longboat.clouds.rest import Body, RestClient, RestFault
+from longboat.clouds.rest import BROKEN, Body, RestClient, RestFault
 
 COMPUTE = "https://compute.googleapis.com"
 CONTAINER = "https://container.googleapis.com"
@@ -34,14 +34,17 @@ _LIFE_S = 600.0  # of a token that does not say it
 
 
 class GoogleSession:
-    """Google Cloud as whoever the environment says."""
+    """Google Cloud as whoever the environment says. `is_patient`: see RestClient."""
 
-    def __init__(self) -> None:
-        self._compute = RestClient(os.environ.get(COMPUTE_VARIABLE) or COMPUTE)
-        self._container = RestClient(os.environ.get(CONTAINER_VARIABLE) or CONTAINER)
-        self._files = RestClient(os.environ.get(FILES_VARIABLE) or FILES)
-        self._iam = RestClient(os.environ.get(IAM_VARIABLE) or IAM)
-        self._projects = RestClient(os.environ.get(PROJECTS_VARIABLE) or PROJECTS)
+    def __init__(self, *, is_patient: bool = False) -> None:
+        def client(variable: str, usual: str) -> RestClient:
+            return RestClient(os.environ.get(variable) or usual, is_patient=is_patient)
+
+        self._compute = client(COMPUTE_VARIABLE, COMPUTE)
+        self._container = client(CONTAINER_VARIABLE, CONTAINER)
+        self._files = client(FILES_VARIABLE, FILES)
+        self._iam = client(IAM_VARIABLE, IAM)
+        self._projects = client(PROJECTS_VARIABLE, PROJECTS)
         self._credentials: Any = None
         self._project = ""
 
@@ -106,9 +109,17 @@ class GoogleSession:
                 self._project = project or ""
             if not self._credentials.valid:
                 self._credentials.refresh(google.auth.transport.requests.Request())
+        except google.auth.exceptions.TransportError as error:
+            raise RestFault(0, BROKEN, f"no token: {_one_line(error)}") from None
+        except google.auth.exceptions.RefreshError as error:  # an expired login, a key that was deleted
+            raise RestFault(401, "RefreshError", _one_line(error)) from None
         except google.auth.exceptions.GoogleAuthError as error:
-            raise RestFault(401, NO_CREDENTIALS, " ".join(str(error.args[0]).split())[:300]) from None
+            raise RestFault(401, NO_CREDENTIALS, _one_line(error)) from None
         return str(self._credentials.token)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error.args[0] if error.args else error).split())[:300]
 
 
 def _query(query: Mapping[str, str]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from longboat.clouds.machine_types import shipped_table
-from longboat.clusters.cloud.consistency import architecture_of
+from longboat.clusters.cloud.azure.fields import LOCATION
+from longboat.clusters.cloud.consistency import architecture_of, logical_name
 from longboat.core.jobs import Value
 from longboat.specs.dump import to_yaml
 from longboat.specs.fields.rules import suggest_name
@@ -19,6 +21,7 @@ SUCCESSORS = {
     "Standard_NC6": "Standard_NC4as_T4_v3",
     "Standard_NC12": "Standard_NC64as_T4_v3",
     "Standard_NC24": "Standard_NC64as_T4_v3",
+    "Standard_NC24r": "Standard_NC64as_T4_v3",
     "Standard_NV6": "Standard_NC4as_T4_v3",
     "Standard_D2_v2": "Standard_D2s_v5",
     "Standard_D3_v2": "Standard_D4s_v5",
@@ -38,7 +41,12 @@ SUCCESSORS = {
     "t2.large": "t3.large",
 }
 """Machine types of those years -> the one of today with the same number of GPUs or more, and no less memory."""
+MIB = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20, "P": 1 << 30}
+"""Sizes in Juju's constraints are MiB where no unit is said."""
+UNDERSTOOD = ("instance-type", "cores", "cpu-cores", "mem", "root-disk")
 _LABEL = re.compile(r"([A-Za-z0-9_./-]{1,253})=([A-Za-z0-9_.-]{0,63})")
+_AKS_NAME = 12
+"""Characters that the name of a pool of AKS may have."""
 
 
 class ImportedCluster(Value, frozen=True):
@@ -50,14 +58,29 @@ class ImportedCluster(Value, frozen=True):
 class _Draft:
     """The fields of a cluster file so far, and what was lost."""
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str, region: str | None = None) -> None:
         self.kind = kind
         self.fields: dict[str, Any] = {"name": suggest_name(name, fallback="lab"), "kind": kind}
-        self.fields["region"] = REGIONS[kind]
+        self.fields["region"] = region or REGIONS[kind]
         self.pools: list[dict[str, Any]] = []
-        self.lost: list[str] = [f"region: the file has none, {REGIONS[kind]} is written; choose yours"]
+        missing = f"region: the file has none, {REGIONS[kind]} is written; choose yours"
+        self.lost: list[str] = [] if region else [missing]
+
+    def free_name(self, place: str, name: str, most: int) -> str:
+        """A name that no other pool has: two that are cut off, or lose a character, may have become alike."""
+        taken = {logical_name(pool["name"]) for pool in self.pools}
+        free, number = name[:most], 1
+        while logical_name(free) in taken:
+            number += 1
+            free = f"{name[: most - len(str(number))]}{number}"
+        if number > 1:
+            self.lost.append(f"{place}: another pool is called {name[:most]} already; {free} is written")
+        return free
 
     def machine(self, place: str, name: str) -> str:
+        if not name:
+            self.lost.append(f"{place}: the file names no machine type; choose one")
+            return name
         if name in shipped_table(self.kind).machines:
             return name
         if name in SUCCESSORS:
@@ -88,21 +111,30 @@ def import_cluster(text: str, *, file: str) -> ImportedCluster | None:
         return None
     properties = _mapping(body.get("properties"))
     if isinstance(properties.get("agentPoolProfiles"), list):
-        return _acs_engine(properties, file)
+        return _acs_engine(properties, _location(body.get("location")), file)
     applications = _mapping(body.get("applications") or body.get("services"))
     if any("charm" in _mapping(each) for each in applications.values()):
-        return _juju(applications, file)
+        return _juju(applications, _mapping(body.get("machines")), file)
     return None
 
 
-def _acs_engine(properties: Mapping[str, Any], file: str) -> ImportedCluster:
+def _location(value: Any) -> str | None:
+    """`West Europe` is westeurope."""
+    text = str(value or "").replace(" ", "").lower()
+    return text if re.fullmatch(LOCATION, text) else None
+
+
+def _acs_engine(properties: Mapping[str, Any], region: str | None, file: str) -> ImportedCluster:
     master = _mapping(properties.get("masterProfile"))
-    draft = _Draft("azure", str(master.get("dnsPrefix") or "") or "lab")
+    draft = _Draft("azure", str(master.get("dnsPrefix") or "") or "lab", region)
     for number, profile in enumerate(properties["agentPoolProfiles"]):
         profile, place = _mapping(profile), f"agentPoolProfiles.{number}"
-        name = re.sub(r"[^a-z0-9]", "", str(profile.get("name", "")).lower()).lstrip("0123456789")[:12]
+        if str(profile.get("osType", "Linux")).lower() != "linux":
+            draft.lost.append(f"{place}: {_safe(str(profile['osType']))[:40]} machines; trainings run on Linux")
+            continue
+        name = re.sub(r"[^a-z0-9]", "", str(profile.get("name", "")).lower()).lstrip("0123456789")
         pool: dict[str, Any] = {
-            "name": name or f"pool{number + 1}",
+            "name": draft.free_name(f"{place}.name", name or f"pool{number + 1}", _AKS_NAME),
             "type": draft.machine(f"{place}.vmSize", str(profile.get("vmSize", ""))),
             "count": draft.count(f"{place}.count", profile.get("count")),
         }
@@ -111,10 +143,11 @@ def _acs_engine(properties: Mapping[str, Any], file: str) -> ImportedCluster:
         if labels := _mapping(profile.get("customNodeLabels")):
             pool["labels"] = {str(key): str(value) for key, value in labels.items()}
         draft.pools.append(pool)
-        known = {"name", "vmSize", "count", "OSDiskSizeGB", "customNodeLabels"}
+        known = {"name", "vmSize", "count", "OSDiskSizeGB", "customNodeLabels", "osType"}
         draft.lost += [f"{place}.{key}: AKS decides it" for key in profile if key not in known]
     if not any(pool["count"] for pool in draft.pools):
-        draft.pools.insert(0, {"name": "system", "type": "Standard_D2s_v5", "count": 1})
+        name = draft.free_name("pools", "system", _AKS_NAME)
+        draft.pools.insert(0, {"name": name, "type": "Standard_D2s_v5", "count": 1})
     reasons = {
         "orchestratorProfile": "AKS is Kubernetes; `version` chooses which",
         "masterProfile": "AKS has the control plane",
@@ -125,7 +158,7 @@ def _acs_engine(properties: Mapping[str, Any], file: str) -> ImportedCluster:
     return draft.result("acs-engine", file)
 
 
-def _juju(applications: Mapping[str, Any], file: str) -> ImportedCluster:
+def _juju(applications: Mapping[str, Any], machines: Mapping[str, Any], file: str) -> ImportedCluster:
     draft = _Draft("aws", "juju")
     for name, application in applications.items():
         application = _mapping(application)
@@ -133,22 +166,50 @@ def _juju(applications: Mapping[str, Any], file: str) -> ImportedCluster:
         if "kubernetes-worker" not in charm:
             draft.lost.append(f"{name}: {_role(charm)}")
             continue
-        constraints = dict(
-            part.split("=", 1) for part in str(application.get("constraints", "")).split() if "=" in part
-        )
+        constraints = _constraints(draft, name, application, machines)
         has_gpu = "gpu" in name or "cuda" in name
+        short = suggest_name(name.removeprefix("kubernetes-worker-"), fallback="workers")
         pool: dict[str, Any] = {
-            "name": suggest_name(name.removeprefix("kubernetes-worker-"), fallback="workers"),
+            "name": draft.free_name(name, short, len(short)),
             "type": _machine(draft, name, constraints, has_gpu=has_gpu),
             "count": draft.count(f"{name}.num_units", application.get("num_units")),
         }
-        if match := re.fullmatch(r"([0-9]{2,5})G", constraints.get("root-disk", "")):
-            pool["disk"] = f"{match[1]}Gi"
+        if disk := _mib(draft, f"{name}.constraints", "root-disk", constraints):
+            pool["disk"] = f"{max(20, math.ceil(disk / 1024))}Gi"
         labels = dict(_LABEL.findall(str(_mapping(application.get("options")).get("labels", ""))))
         if labels:
             pool["labels"] = labels
         draft.pools.append(pool)
+    if not draft.pools:
+        draft.lost.append("pools: no application is a kubernetes-worker; write the pools")
     return draft.result("a Juju bundle", file)
+
+
+def _constraints(
+    draft: _Draft, name: str, application: Mapping[str, Any], machines: Mapping[str, Any]
+) -> Mapping[str, str]:
+    """Those of the application, else those of the first machine that the bundle puts it on."""
+    text = application.get("constraints")
+    places = application.get("to")
+    if text is None and isinstance(places, list) and places:
+        text = _mapping({str(key): value for key, value in machines.items()}.get(str(places[0]))).get("constraints")
+    parts = text.split() if isinstance(text, str) else []
+    usual = [part for part in parts if "=" in part and part.split("=", 1)[0] in UNDERSTOOD]
+    odd = [part for part in parts if part not in (*usual, "arch=amd64")]
+    if text is not None and not isinstance(text, str):
+        odd = [str(text)]
+    draft.lost += [f"{name}.constraints: {_safe(part)[:60]} is not used" for part in odd]
+    return dict(part.split("=", 1) for part in usual)
+
+
+def _mib(draft: _Draft, place: str, key: str, constraints: Mapping[str, str]) -> float:
+    """A size in MiB; 0: none is asked for."""
+    text = constraints.get(key, "")
+    if match := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([MGTP]?)", text):
+        return float(match[1]) * MIB[match[2]]
+    if text:
+        draft.lost.append(f"{place}: {key}={_safe(text)[:40]} is no size; it is not used")
+    return 0.0
 
 
 def _role(charm: str) -> str:
@@ -166,15 +227,16 @@ def _machine(draft: _Draft, name: str, constraints: Mapping[str, str], *, has_gp
     if kind := constraints.get("instance-type"):
         return draft.machine(f"{name}.constraints", kind)
     cores = _count(constraints.get("cores") or constraints.get("cpu-cores"), 2)
-    memory: float = _count(constraints.get("mem", "").rstrip("GM"), 4)
-    memory /= 1024 if constraints.get("mem", "").endswith("M") else 1
+    memory = (_mib(draft, f"{name}.constraints", "mem", constraints) or 4096.0) / 1024
     able = [
         each
         for each in shipped_table("aws").machines.values()
         if each.cpus >= cores and each.memory_gib >= memory and (each.gpus > 0) == has_gpu and _is_usual(each.type)
     ]
     if not able:
-        return "m5.large"
+        asked = f"{cores} CPUs and {memory:g} GiB{' with GPUs' if has_gpu else ''}"
+        draft.lost.append(f"{name}.constraints: no machine type of the table has {asked}; choose one")
+        return ""
     chosen = min(able, key=lambda each: each.price)
     draft.lost.append(f"{name}.constraints: {chosen.type} is the cheapest with so much ({chosen.text})")
     return chosen.type

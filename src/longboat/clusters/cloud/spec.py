@@ -86,3 +86,5 @@ class CloudSpec(Value, frozen=True):
     """Whether Longboat's autoscaler is installed, and gets the rights that it needs."""
     machines: str | None = None
     """A file with machine types and prices besides those that ship."""
+    account: str = ""
+    """Account, subscription or project that it was made in; empty: in none yet, or by an older version."""

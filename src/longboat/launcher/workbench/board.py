@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 LINK_S = 5.0
 """How often new event files are looked for; TensorBoard itself reads every 5 s."""
-FIRST_LOOK_S = 20.0
-"""Curves are there when the page opens, one that refuses has been asked often enough; who hangs is not waited for."""
+FIRST_LOOK_S = 5.0
+"""Curves are there when the page opens, if their stores send them in this time; one that hangs keeps no board shut."""
 
 
 def serve_board(bench: Bench, options: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
     clock = IdleClock(options.idle)
     own = free_port(0)
     relay = Relay(free_port(options.port, is_exact=options.exact), own, options.open)
-    over = threading.Event()
+    over, looked = threading.Event(), threading.Event()
 
     def pass_on() -> None:
         while not over.is_set():
@@ -40,18 +40,14 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
 
     def look() -> None:
         folders = event_files.chosen(options.runs, options.run, options.label) if options.runs else []
-        event_files.link(logs, folders + [(name, store.folder) for name, store in stores])
+        try:
+            event_files.link(logs, folders + [(name, store.folder) for name, store in stores])
+        except OSError:
+            pass  # a run that is just being removed; the next look sees it gone
 
     def link() -> None:
-        while True:
-            try:
-                look()
-            except OSError:
-                pass  # a run that is just being removed; the next look sees it gone
-            if over.wait(LINK_S):
-                return
-
-    looked = threading.Event()
+        while not over.wait(LINK_S):
+            look()
 
     def copy() -> None:
         while stores:
@@ -82,9 +78,9 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
 
 def _stores(bench: Bench, words: list[str]) -> list[tuple[str, store_events.StoreEvents]]:
     """By the name that is shown: `NAME=URL`."""
-    pairs = [word.partition("=") for word in words]
+    pairs = [store_events.named_url(word) for word in words]
     folders = [bench.path(os.path.join("stores", str(number))) for number in range(len(pairs))]
-    return [(name, store_events.StoreEvents(url, folder, os.environ)) for (name, _, url), folder in zip(pairs, folders)]
+    return [(name, store_events.StoreEvents(url, folder, os.environ)) for (name, url), folder in zip(pairs, folders)]
 
 
 def tensorboard(program: str) -> list[str]:

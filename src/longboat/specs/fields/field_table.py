@@ -201,6 +201,7 @@ GPUS = Shape(
     ),
     build=_gpus,
     short=GpuText(expected=resources.GPUS),
+    unknown_hint=lambda key, node: f"write {key}:{node.value}" if isinstance(node.value, int) else None,
 )
 
 KEEP = Shape(

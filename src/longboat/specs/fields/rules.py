@@ -104,7 +104,8 @@ def place_fault(place: str) -> str | None:
     """For places that are a folder or a name in an object store. The message never repeats a URL."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?", place)
     if scheme is None:
-        return None
+        is_workdir = clean_target(place) == "."
+        return "found the working folder itself, expected a folder such as ./checkpoints" if is_workdir else None
     if not scheme[2]:
         is_store = scheme[1].lower() in ("s3", "gs", "az")
         return f"found {scheme[1]}: without //, expected {PLACE_EXPECTED}" if is_store else None

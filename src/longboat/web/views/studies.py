@@ -13,6 +13,7 @@ from longboat.core.errors import LongboatError, UsageError
 from longboat.engines.engine import Engine
 from longboat.engines.shared.home import Home
 from longboat.metrics.values import RunMetrics
+from longboat.multicluster.ask import set_price
 from longboat.sdk.records import plain
 from longboat.sdk.sweeps import OpenSweep, all_sweeps, ensure_driven, find_sweep
 from longboat.sweeps.report import SweepReport, report_of
@@ -85,7 +86,8 @@ def compare(places: Sequence[ShownPlace], ids: Sequence[str]) -> dict[str, Any]:
     pairs = [(find_place(places, text.partition("/")[0]), text.partition("/")[2]) for text in chosen]
     statuses = [place.engine.status(run) for place, run in pairs]
     metrics = [place.engine.metrics_of(run) for place, run in pairs]
-    comparison = compare_runs(statuses, metrics, code_changes(pairs), time.time())
+    prices = [set_price(place.engine) for place, _ in pairs]
+    comparison = compare_runs(statuses, metrics, code_changes(pairs), time.time(), prices=prices)
     return {"ids": chosen, **plain(comparison), "curves": shared_curves(metrics)}
 
 

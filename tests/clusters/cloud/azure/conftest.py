@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from longboat.clouds import rest
 from longboat.clusters.cloud.azure import resource_group
 from tests.clouds.azure.simulated_aks import SimulatedAks
 from tests.storage.realstores import Unavailable
@@ -31,6 +32,7 @@ def azure(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     except Unavailable as reason:
         pytest.skip(str(reason))
     monkeypatch.setattr(resource_group, "LOOKS_S", (0.0,))
+    monkeypatch.setattr(rest, "PAUSES_S", (0.0, 0.0))
     for name in ("AZURE_SUBSCRIPTION_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))

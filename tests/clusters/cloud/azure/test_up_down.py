@@ -10,7 +10,9 @@ import yaml
 
 from longboat.cli.main import enter
 from longboat.clusters.cloud.azure import resource_group
+from longboat.core.errors import EngineError
 from tests.clouds.azure.simulated_aks import SimulatedAks
+from tests.clouds.simulated_rest import stumbling
 
 pytestmark = pytest.mark.clouds
 Text = pytest.CaptureFixture[str]
@@ -67,10 +69,50 @@ def test_an_interrupted_up_goes_on(azure: SimulatedAks, capfd: Text, monkeypatch
     assert code == 0 and "a deployment is in progress" in words
     assert say(capfd, "up")[0] == 0 and say(capfd, "status")[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr(resource_group.ClusterGroup, "follow_deletion", killed)
+        patch.setattr(resource_group.ClusterGroup, "_until_gone", killed)
         assert say(capfd, "down", "lab", "--yes")[0] == 130
     code, words = say(capfd, "up")
     assert code == 205 and "lab is being taken down" in words
+    assert say(capfd, "down", "lab", "--yes")[0] == 0 and azure.group is None
+
+
+def test_a_lock_is_told_at_once(azure: SimulatedAks, capfd: Text) -> None:
+    assert say(capfd, "up")[0] == 0
+    azure.is_locked = True
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 203 and "a lock keeps you from that" in words and "az lock list" in words
+    azure.is_locked = False
+    assert say(capfd, "down", "lab", "--yes")[0] == 0 and azure.group is None
+
+
+def test_a_deletion_that_azure_gives_up_is_not_waited_for_for_ever(azure: SimulatedAks, capfd: Text) -> None:
+    change("max: 4", "max: 5")
+    assert say(capfd, "up")[0] == 0
+    azure.keeps = "the subnet is in use by vm-7"
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 205 and "did not delete the resource group longboat-lab: the subnet is in use by vm-7" in words
+    gpu = next(line for line in Path("cluster.yaml").read_text().splitlines() if "name: gpu" in line)
+    change(gpu + "\n", "")
+    code, words = say(capfd, "up")
+    assert code == 205 and "Azure did not delete the pool gpu: its state is Succeeded" in words
+    azure.keeps = ""
+    assert say(capfd, "up")[0] == 0 and say(capfd, "down", "lab", "--yes")[0] == 0
+
+
+def test_a_group_that_is_going_already_is_followed(
+    azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert say(capfd, "up")[0] == 0
+    real = resource_group.ClusterGroup._order
+
+    def second(group: resource_group.ClusterGroup, path: str, version: str, words: str) -> str:
+        real(group, path, version, words)
+        azure.hiccups = [("DELETE", "/longboat-lab", 409, "before")]
+        with pytest.raises(EngineError):  # a refusal that Azure does not name so
+            real(group, path, version, words)
+        return ""
+
+    monkeypatch.setattr(resource_group.ClusterGroup, "_order", second)
     assert say(capfd, "down", "lab", "--yes")[0] == 0 and azure.group is None
 
 
@@ -96,6 +138,14 @@ def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> No
     assert code == 203 and f"AKS deletes what claims store with the cluster: {stored}" in words
     assert azure.group is not None
     assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0
+
+
+def test_down_goes_on_where_the_group_of_the_nodes_is_gone_already(azure: SimulatedAks, capfd: Text) -> None:
+    """It goes before the cluster does; and one that could not be made never had it."""
+    assert say(capfd, "up")[0] == 0
+    azure.has_nodes = False
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 0 and azure.group is None, words
 
 
 def test_what_is_left_is_told(azure: SimulatedAks, capfd: Text) -> None:
@@ -173,3 +223,13 @@ def test_credentials_for_kubectl(azure: SimulatedAks, capfd: Text, user: dict[st
     azure.user = {"exec": {"command": "kubelogin"}}
     code, words = say(capfd, "token", "lab", "--cloud", "azure")
     assert code == 205 and "Entra ID" in words
+
+
+def test_every_second_question_finds_a_busy_cloud(
+    azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up` takes ten minutes of questions: one that is not answered ends nothing. Orders are sent once."""
+    stumbling(monkeypatch, azure)
+    for words in (["up", "--dry-run"], ["up"], ["status"], ["up"], ["down", "lab", "--yes"]):
+        assert enter(["cluster", *words]) == 0, capfd.readouterr().err
+    assert azure.group is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from longboat.cli.cluster.cloud import gcp as gcp_command
+from longboat.clouds import rest
 from longboat.clusters.cloud.gcp import autoscaler_rights, gke, leftovers
 from tests.clouds.gcp.simulated_gke import SimulatedGke
 from tests.clouds.gcp.simulated_google import TYPES, use_google
@@ -34,6 +35,7 @@ def google(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     except Unavailable as reason:
         pytest.skip(str(reason))
     monkeypatch.setattr(gke, "LOOKS_S", (0.0,))
+    monkeypatch.setattr(rest, "PAUSES_S", (0.0, 0.0))
     monkeypatch.setattr(leftovers, "SETTLE_S", (0.0,))
     monkeypatch.setattr(gcp_command, "REACHED_S", 0.1)  # no API server answers there
     monkeypatch.setattr(autoscaler_rights, "PAUSE_S", 0.0)

@@ -11,6 +11,7 @@ import yaml
 from longboat.cli.main import enter
 from longboat.clusters.cloud.gcp import gke
 from tests.clouds.gcp.simulated_gke import SimulatedGke
+from tests.clouds.simulated_rest import stumbling
 
 pytestmark = pytest.mark.clouds
 Text = pytest.CaptureFixture[str]
@@ -141,3 +142,13 @@ def test_a_token_for_kubectl(google: SimulatedGke, capfd: Text, monkeypatch: pyt
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file")
     assert enter(["cluster", "token", "lab", "--cloud", "gcp"]) == 205
     assert "no credentials of Google Cloud" in capfd.readouterr().err
+
+
+def test_every_second_question_finds_a_busy_cloud(
+    google: SimulatedGke, capfd: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up` takes ten minutes of questions: one that is not answered ends nothing. Orders are sent once."""
+    stumbling(monkeypatch, google)
+    for words in (["up", "--dry-run"], ["up"], ["status"], ["up"], ["down", "lab", "--yes"]):
+        assert enter(["cluster", *words]) == 0, capfd.readouterr().err
+    assert google.cluster is None

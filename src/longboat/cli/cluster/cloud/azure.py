@@ -20,6 +20,7 @@ from longboat.clusters.cloud.azure.decide import drift
 from longboat.clusters.cloud.azure.resource_group import ClusterGroup
 from longboat.clusters.cloud.azure.template import CLUSTER_TAG
 from longboat.clusters.cloud.azure.up import AzureUp
+from longboat.clusters.cloud.same_place import check_same_place
 from longboat.clusters.cloud.spec import CloudSpec
 from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
 from longboat.clusters.spec import ClusterSpec
@@ -37,8 +38,9 @@ WORDS = {
 
 
 def up_azure(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
-    cloud, cost = cloud_of(spec), cost_of(spec)
     group = open_group(spec.name)
+    spec = check_same_place(spec, group.subscription, Home())
+    cloud, cost = cloud_of(spec), cost_of(spec)
     work = AzureUp(spec.name, cloud, machine_table(spec), group)
     decision = work.plan()
     check_name(spec.name, os.environ)  # told now, and not after ten minutes
@@ -69,6 +71,7 @@ def autoscaler_identity(cloud: CloudSpec, group: ClusterGroup) -> AutoscalerInst
 def status_azure(spec: ClusterSpec, output: str) -> int:
     """Exit code 1: something is not ready, or not as the file says."""
     group = open_group(spec.name)
+    check_same_place(spec, group.subscription, Home())
     deployment, view = group.deployment(), group.see_cluster()
     if deployment is None and view is None:
         raise NotFound(f"{spec.name} is not in the subscription", hint="longboat cluster up makes it")
@@ -102,6 +105,7 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
     if not yes and not is_terminal(sys.stdin):
         raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
     group = open_group(spec.name)
+    check_same_place(spec, group.subscription, Home())
     there, view = group.look(), group.see_cluster()
     if there is not None and there.tags.get(CLUSTER_TAG) != spec.name:
         raise Refused(
@@ -119,8 +123,7 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
         click.confirm(f"take down {spec.name} on Azure, and all that runs there{lost}?", abort=True, err=True)
     group.rights().remove()
     if there is not None:
-        group.delete()
-        group.follow_deletion(ResourceTable(output).listen)
+        group.delete(ResourceTable(output).listen)
     drop_context(spec.name, os.environ)
     left = group.leftovers(node_group)
     if left:

@@ -12,6 +12,7 @@ from longboat.cli.cluster.cloud.resource_table import ResourceTable
 from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clouds.aws.session import AwsSession
 from longboat.clusters.cloud.aws.down import AwsDown, StoredData
+from longboat.clusters.cloud.same_place import check_same_place
 from longboat.clusters.kubeconfig_file import drop_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec
@@ -26,7 +27,9 @@ def down_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
     cloud = deployable(spec)
     if not yes and not is_terminal(sys.stdin):
         raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
-    work = AwsDown(spec.name, AwsSession(cloud.region))
+    session = AwsSession(cloud.region)
+    check_same_place(spec, session.account(), Home())
+    work = AwsDown(spec.name, session)
     data = work.data()
     if not yes:
         confirm(spec, data, purges=purges)

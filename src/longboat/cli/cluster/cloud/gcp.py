@@ -23,6 +23,7 @@ from longboat.clusters.cloud.gcp.decide import GkeStep, drift
 from longboat.clusters.cloud.gcp.gke import GkeCluster
 from longboat.clusters.cloud.gcp.leftovers import GoogleLeftover
 from longboat.clusters.cloud.gcp.up import GcpUp
+from longboat.clusters.cloud.same_place import check_same_place
 from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, save_spec
@@ -35,12 +36,14 @@ REACHED_S = 5.0  # an endpoint that lets us in answers at once; others drop what
 
 
 def open_cluster(spec: ClusterSpec) -> GkeCluster:
-    return GkeCluster(GoogleSession(), cloud_of(spec).region, spec.name)
+    return GkeCluster(GoogleSession(is_patient=True), cloud_of(spec).region, spec.name)
 
 
 def up_gcp(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
     cost = cost_of(spec)
-    work = GcpUp(spec.name, cloud_of(spec), machine_table(spec), open_cluster(spec))
+    cluster = open_cluster(spec)
+    spec = check_same_place(spec, cluster.project, Home())
+    work = GcpUp(spec.name, cloud_of(spec), machine_table(spec), cluster)
     steps = work.plan()
     check_name(spec.name, os.environ)  # told now, and not after ten minutes
     if dry_run:
@@ -83,7 +86,9 @@ def show_plan(spec: ClusterSpec, steps: tuple[GkeStep, ...], output: str) -> Non
 def status_gcp(spec: ClusterSpec, output: str) -> int:
     """Exit code 1: something is not ready, or not as the file says."""
     cloud = cloud_of(spec)
-    view = open_cluster(spec).look(with_sizes=True)
+    cluster = open_cluster(spec)
+    check_same_place(spec, cluster.project, Home())
+    view = cluster.look(with_sizes=True)
     if view is None:
         raise NotFound(f"{spec.name} is not in {cloud.region}", hint="longboat cluster up makes it")
     differences = drift(cloud, view)
@@ -117,6 +122,7 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     if not yes and not is_terminal(sys.stdin):
         raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
     cluster = open_cluster(spec)
+    check_same_place(spec, cluster.project, Home())
     view = cluster.look()
     if view is not None and view.owner != spec.name:
         raise Refused(f"the cluster {spec.name} in GKE was not made by Longboat", hint="it is left alone")
@@ -126,7 +132,8 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
         confirm(spec, data, purges=purges)
     if view is not None and view.status == "RUNNING":
         free_load_balancers(spec.name, view)
-    if cloud_of(spec).autoscaler or (view is not None and view.workload_pool):
+    has_rights = cloud_of(spec).autoscaler or (view is not None and view.workload_pool)
+    if has_rights and not leftovers.namesakes():  # theirs is the same role; our account goes with the cluster
         cluster.rights().take_back()
     remove(cluster, output)
     for each in data if purges else ():

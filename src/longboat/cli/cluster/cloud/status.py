@@ -12,14 +12,17 @@ from longboat.clusters.cloud.aws.decide import drift
 from longboat.clusters.cloud.aws.observe import see_cluster
 from longboat.clusters.cloud.aws.stack import ClusterStack
 from longboat.clusters.cloud.aws.templates.template import template_text
+from longboat.clusters.cloud.same_place import check_same_place
 from longboat.clusters.spec import ClusterSpec
 from longboat.core.errors import NotFound
+from longboat.engines.shared.home import Home
 
 
 def status_cloud(spec: ClusterSpec, output: str) -> int:
     """Exit code 1: something is not ready, or not as the file says."""
     cloud = deployable(spec)
     session = AwsSession(cloud.region)
+    check_same_place(spec, session.account(), Home())
     stack = ClusterStack(session, spec.name)
     view, cluster = stack.look(), see_cluster(session, spec.name)
     if view is None and cluster is None:

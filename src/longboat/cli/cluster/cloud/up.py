@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from longboat.cli.cluster.cloud.plan import cost_of, deployable, machine_table, print_cost
+from longboat.cli.cluster.cloud.plan import cloud_of, cost_of, deployable, machine_table, print_cost
 from longboat.cli.cluster.cloud.resource_table import ResourceTable
 from longboat.cli.output.terminal import clean, say
 from longboat.clouds.aws.session import AwsSession
 from longboat.clusters.cloud.autoscaler_identity import AutoscalerInstall, aws_install
 from longboat.clusters.cloud.aws.credentials import kubeconfig_of
 from longboat.clusters.cloud.aws.up import AwsUp, UpPlan
+from longboat.clusters.cloud.same_place import check_same_place
 from longboat.clusters.cloud.spec import CloudSpec
 from longboat.clusters.kubeconfig_file import check_name, put_context
 from longboat.clusters.spec import ClusterSpec
@@ -29,8 +30,10 @@ WORDS = {
 
 
 def up_cloud(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
-    cloud = deployable(spec)
-    work = AwsUp(spec.name, cloud, AwsSession(cloud.region))
+    session = AwsSession(deployable(spec).region)
+    spec = check_same_place(spec, session.account(), Home())
+    cloud = cloud_of(spec)
+    work = AwsUp(spec.name, cloud, session)
     plan = work.plan(machine_table(spec), lambda text: say(f"warning: {clean(text)}"))
     check_name(spec.name, os.environ)  # told now, and not after a quarter of an hour
     cost = cost_of(spec)

@@ -104,7 +104,7 @@ def with_credentials(place: Engine, job: Job, selection: BoardSelection) -> Job:
 
     from longboat.workbench.stores import credentials
 
-    return msgspec.structs.replace(job, secrets=credentials(place))
+    return msgspec.structs.replace(job, secrets=credentials(place, selection.stores))
 
 
 def check_storage(place: Engine, selection: BoardSelection) -> None:
@@ -152,9 +152,11 @@ def selected(place: Engine, runs: Sequence[str], labels: Sequence[str], *, every
     from longboat.engines.kubernetes.manifests.volumes import run_folder
     from longboat.workbench.stores import stores_of
 
-    assert isinstance(place, KubernetesEngine)
     folders = tuple(f"{run.name}={run_folder(run.name, run.uid)}" for run in chosen)
-    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores_of(place, chosen))
+    stores: tuple[str, ...] = ()
+    if isinstance(place, KubernetesEngine):
+        stores = stores_of(place, [run.name for run in chosen], note)
+    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores)
 
 
 def find_tensorboard() -> str:

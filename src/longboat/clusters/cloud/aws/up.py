@@ -41,7 +41,6 @@ class AwsUp:
 
     def plan(self, table: MachineTable, warn: Warn) -> UpPlan:
         """Look and decide; nothing is changed. Raises LongboatError for what can be known beforehand."""
-        self.session.call("sts", "get_caller_identity")
         view = self.stack.look()
         operation = decide_up(view, self.name)
         cluster = see_cluster(self.session, self.name)

@@ -19,7 +19,7 @@ Body = dict[str, Any]
 
 
 def open_group(name: str) -> ClusterGroup:
-    session = AzureSession()
+    session = AzureSession(is_patient=True)
     return ClusterGroup(session, find_subscription(session), name)
 
 

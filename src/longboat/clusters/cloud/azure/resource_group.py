@@ -24,6 +24,8 @@ SUBSCRIPTION_VARIABLE = "AZURE_SUBSCRIPTION_ID"
 DEPLOYMENT = "longboat"
 LOOKS_S = (1.0, 2.0, 4.0, 8.0)
 """Between two looks: AKS takes five minutes and more."""
+CALM_LOOKS = 5
+"""Looks in a row, half a minute, after which what Azure does not call `Deleting` is not going: it shows that late."""
 CLAIM_TAG = "kubernetes.io-created-for-pvc-name"
 _STATES: dict[str, ResourceState] = {"Succeeded": "done", "Failed": "failed", "Canceled": "failed"}
 
@@ -135,48 +137,73 @@ class ClusterGroup:
 
     def delete_pool(self, name: str, listen: Listen) -> None:
         path = f"{self._aks}/agentPools/{name}"
-        with _errors(f"delete the pool {name}"):
-            self._session.send("DELETE", path, CLUSTERS)
-        self._until_gone(
-            path, CLUSTERS, ResourceEvent(resource=name, type="pool", state="started", at=time.time()), listen
-        )
+        order = self._order(path, CLUSTERS, f"delete the pool {name}")
+        event = ResourceEvent(resource=name, type="pool", state="started", at=time.time())
+        self._until_gone(path, CLUSTERS, event, listen, order)
 
-    def _until_gone(self, path: str, version: str, event: ResourceEvent, listen: Listen) -> None:
+    def _order(self, path: str, version: str, words: str) -> str:
+        """Delete; returns the address that tells what becomes of it, if Azure gives one."""
+        try:
+            headers = self._session.send("DELETE", path, version).headers
+        except RestFault as fault:
+            if fault.status == 404 or fault.code == "ResourceGroupBeingDeleted":
+                return ""
+            raise answer_error(fault, words) from None
+        return headers.get("location") or headers.get("azure-asyncoperation") or ""
+
+    def _until_gone(self, path: str, version: str, event: ResourceEvent, listen: Listen, order: str) -> None:
+        """Raises EngineError where Azure has given it up."""
         listen(event)
-        turn = 0
-        while self._find(path, version) is not None:
+        turn = calm = 0
+        while (body := self._find(path, version)) is not None:
+            state = (body.get("properties") or {}).get("provisioningState") or ""
+            calm = 0 if state == "Deleting" else calm + 1
+            if calm > CALM_LOOKS:
+                words = self._words(order) or (f"its state is {state}" if state else "it is still there")
+                hint = "a lock, or something that is in use: the portal's activity log names it; then the same again"
+                raise EngineError(f"Azure did not delete the {event.type} {event.resource}: {words}", hint=hint)
             time.sleep(LOOKS_S[min(turn, len(LOOKS_S) - 1)])
             turn += 1
         listen(ResourceEvent(resource=event.resource, type=event.type, state="done", at=time.time()))
 
-    def delete(self) -> None:
+    def _words(self, order: str) -> str:
+        """Why an order came to nothing."""
         try:
-            self._session.send("DELETE", self.path, RESOURCES)
+            error = self._session.follow(order).body.get("error") if order else None
         except RestFault as fault:
-            if fault.status not in (404, 409):  # gone, or going
-                raise answer_error(fault, f"delete the resource group {self.name}") from None
+            return fault.message
+        return fault_of(200, error).message if isinstance(error, dict) else ""
 
-    def follow_deletion(self, listen: Listen) -> None:
+    def delete(self, listen: Listen) -> None:
+        """With all that is in it, and wait until it is gone; where that had begun, too."""
+        order = self._order(self.path, RESOURCES, f"delete the resource group {self.name}")
         event = ResourceEvent(resource=self.name, type="resource group", state="started", at=time.time())
-        self._until_gone(self.path, RESOURCES, event, listen)
+        self._until_gone(self.path, RESOURCES, event, listen, order)
 
     def claim_data(self, node_group: str) -> list[str]:
         """What was made for claims: AKS keeps it in its own group, which goes with the cluster.
 
-        Nothing but the drivers of disks and files makes snapshots and storage accounts there.
+        Nothing but the drivers of disks and files makes snapshots and storage accounts there. The group goes before the
+        cluster does, and one that could not be made never had it.
         """
         base = f"{group_path(self.subscription, node_group)}/providers"
-        with _errors("see disks"):
-            disks = [*self._session.items(f"{base}/Microsoft.Compute/disks", DISKS)]
-        with _errors("see snapshots"):
-            snapshots = [*self._session.items(f"{base}/Microsoft.Compute/snapshots", DISKS)]
-        with _errors("see storage accounts"):
-            accounts = [*self._session.items(f"{base}/Microsoft.Storage/storageAccounts", STORAGE)]
+        disks = self._found(f"{base}/Microsoft.Compute/disks", DISKS)
+        snapshots = self._found(f"{base}/Microsoft.Compute/snapshots", DISKS)
+        accounts = self._found(f"{base}/Microsoft.Storage/storageAccounts", STORAGE)
         return [
             *sorted(str(disk["name"]) for disk in disks if CLAIM_TAG in (disk.get("tags") or {})),
             *sorted(f"snapshot {each['name']}" for each in snapshots),
             *sorted(f"file shares in {each['name']}" for each in accounts),
         ]
+
+    def _found(self, path: str, version: str) -> list[Body]:
+        """All of a kind; none in a group that is not there."""
+        try:
+            return [*self._session.items(path, version)]
+        except RestFault as fault:
+            if fault.status == 404:
+                return []
+            raise answer_error(fault, f"see {path.rpartition('/')[2]}") from None
 
     def leftovers(self, node_group: str) -> list[str]:
         """What carries the cluster's tag, and AKS's own group."""

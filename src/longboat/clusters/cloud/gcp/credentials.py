@@ -38,7 +38,7 @@ def kubeconfig_of(name: str, cluster: GkeView) -> str:
 
 def read_kubeconfig(name: str, region: str) -> str:
     """The kubeconfig of a cluster that GKE has. Raises NotFound."""
-    cluster = GkeCluster(GoogleSession(), region, name).look()
+    cluster = GkeCluster(GoogleSession(is_patient=True), region, name).look()
     if cluster is None:
         raise NotFound(f"GKE has no cluster {name} in {region}", hint="longboat cluster up makes it")
     return kubeconfig_of(name, cluster)

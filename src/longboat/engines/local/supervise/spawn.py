@@ -230,7 +230,7 @@ def forget_removed() -> None:
             is_removed = record is not None and record.uid != uid  # a later run has its name
         except FileNotFoundError:
             is_removed = True
-        except OSError:  # a file system that is away: nobody knows
+        except (OSError, LongboatError):  # a file system that is away, or a disk that fails: nobody knows
             is_removed = False
         if is_removed and not marked(uid):
             forget_environment(uid)

@@ -1,10 +1,11 @@
 // Stop, retry, resume and remove, each with what it costs; what cannot be undone is asked first.
-import { post, runPath } from "./api.js"
-import { count, hours, span } from "./format.js"
+import { get, post, runPath } from "./api.js"
+import { count, hours, money, span } from "./format.js"
 import { html, useState } from "./html.js"
-import { Dialog, complain, toast } from "./parts.js"
+import { Dialog, complain, toast, useLoad } from "./parts.js"
 import { go, runHref } from "./router.js"
-import { put, store } from "./store.js"
+import { checkpointName, length } from "./rows.js"
+import { gpuHour, put, store } from "./store.js"
 
 let draw = () => {}
 export const ask = (action, rows) => draw({ action, rows })
@@ -54,15 +55,20 @@ export async function again(row, how) {
 
 const named = (rows) => (rows.length === 1 ? rows[0].name : `${rows.length} runs`)
 
-/** What would be done again, from what is known of the newest checkpoint. */
-function Loss({ row }) {
+/** What would be done again, by the run as it is now: a row of the list may be a moment old. */
+function Loss({ row: listed }) {
+  const { data } = useLoad(() => get(runPath(listed.cluster, listed.id)), [listed.cluster, listed.id])
+  const row = data?.row || listed
+  if (!data && !listed.checkpoint) return ""
   const step = row.checkpoint?.match(/(\d+)(?!.*\d)/)?.[1]
+  const price = (gpuHour(row.cluster) || 0) * (row.gpus || 0)
+  const worth = (s) => (price && s > 0 ? `, about ${money((price * s) / 3600)}` : "")
   if (!row.checkpoint) {
     if (row.step === undefined || row.step === null) return ""
-    return html` It has no checkpoint: ${row.started ? `${span(Date.now() / 1000 - Date.parse(row.started) / 1000)} of work` : "its work"} would be done again.`
+    return html` It has no checkpoint: ${row.started ? `${span(length(row))} of work${worth(length(row))}` : "its work"} would be done again.`
   }
   const lost = step !== undefined && row.step !== undefined ? row.step - Number(step) : null
-  return html` Its newest complete checkpoint is ${row.checkpoint}${lost > 0 ? `: ${count(lost)} steps would be done again` : ""}.`
+  return html` Its newest complete checkpoint is ${checkpointName(row)}${lost > 0 ? `: ${count(lost)} steps${row.steps_per_s ? worth(lost / row.steps_per_s) : ""} would be done again` : ""}.`
 }
 
 function StopDialog({ rows, close }) {
