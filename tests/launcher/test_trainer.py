@@ -205,6 +205,26 @@ def test_a_folder_that_cannot_be_written_does_not_break_the_training(
     assert "step not reported" in text
 
 
+@pytest.mark.parametrize("number", [-1, 10**18])
+def test_a_step_that_no_checkpoint_has_is_told(outside: Path, capsys: pytest.CaptureFixture[str], number: int) -> None:
+    """Its folder would have a name that never counts: nobody would know until a resume finds nothing."""
+    for block in (longboat.checkpoint(number), longboat.sharded_checkpoint(number)):
+        with block as folder:
+            (Path(folder) / "model").write_text("x")
+        assert "a step is a whole number from 0 on" in capsys.readouterr().err
+    assert not list(outside.glob("checkpoints/*step*"))
+    assert trainer.resume_from() is None
+
+
+def test_a_pipe_among_the_files_is_refused_and_not_waited_for(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with longboat.checkpoint(3) as folder:
+        os.mkfifo(f"{folder}/pipe")
+    assert "no checkpoint of step 3: " in (said := capsys.readouterr().err) and "/pipe'" in said
+    assert not (outside / "checkpoints" / "step-3").exists()
+
+
 def test_a_killed_process_leaves_no_complete_checkpoint(outside: Path) -> None:
     code = (
         "import os, longboat\n"

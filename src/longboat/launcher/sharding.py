@@ -55,7 +55,7 @@ class sharded_checkpoint:
             if self._number < 0:
                 raise OSError(0, "steps count from 0")
             _check_shared(parent)
-            trainer._check_fence(parent)
+            trainer._check_fence(parent, self._number)
             self._folder = os.path.join(parent, name)
             os.makedirs(self._folder, exist_ok=True)
             self._is_shared = True

@@ -127,7 +127,7 @@ class checkpoint:
             parent = checkpoint_dir()
             name = "step-%d" % self._number
             try:
-                _check_fence(parent)
+                _check_fence(parent, self._number)
                 self._folder = os.path.join(parent, _temporary_name(name))
                 os.mkdir(self._folder)
                 self._final = os.path.join(parent, name)
@@ -172,8 +172,10 @@ def _attempt() -> int:
     return _number(("LONGBOAT_ATTEMPT",), 0)
 
 
-def _check_fence(parent: str) -> None:
-    """Raise OSError if a newer attempt has written its fence, `.attempt-K`."""
+def _check_fence(parent: str, number: int = 0) -> None:
+    """Raise OSError for a step that no checkpoint has, and if a newer attempt has written its fence, `.attempt-K`."""
+    if not 0 <= number < 10**18:
+        raise OSError(0, "a step is a whole number from 0 on, of at most 18 digits")
     numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
     newest = max([int(number) for number in numbers if number.isdigit()] or [-1])
     if newest > _attempt():
@@ -265,12 +267,12 @@ def _attempt_of(folder: str) -> int:
 
 
 def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe is refused, and not waited for
     try:
         os.fsync(descriptor)
-    except OSError:
+    except OSError as error:
         if not os.path.isdir(path):  # some network file systems refuse it for folders
-            raise
+            raise OSError(error.errno, error.strerror, path) from None
     finally:
         os.close(descriptor)
 

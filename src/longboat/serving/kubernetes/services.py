@@ -275,7 +275,7 @@ class ClusterServices:
     def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
         existing_service(self.client, name)
         if not query.follow:
-            return past_lines(self.client, pods_of(self.client, name), query.tail)
+            return past_lines(self.client, pods_of(self.client, name), query.tail, self._notice)
 
         def pods() -> Sequence[Object]:
             existing_service(self.client, name)

@@ -77,5 +77,9 @@ def test_the_checkpoint_that_was_promoted_and_a_name_that_begins_like_the_replic
         longboat("rm", "train")
         gone = longboat("serve", "train", "-d", code=202)  # never the replica, whose name begins like this
         assert "no run named 'train'" in gone.err
+        for again in (("rerun", "train"), ("drill", "train")):
+            assert "no run named 'train'" in longboat(*again, code=202).err
+            replica = json.loads(longboat("ps", "-o", "json").out)[0]["name"]
+            assert "is a replica of a service" in longboat(again[0], replica, code=201).err
     finally:
         longboat("serve", "stop", "train")

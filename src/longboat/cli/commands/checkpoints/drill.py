@@ -82,9 +82,9 @@ def target_of(place: Engine, target: str, overrides: Sequence[str]) -> tuple[Sub
     if overrides:
         raise UsageError("--set changes a job file, and a run is drilled as it was", hint="longboat drill FILE.yaml")
     from longboat.engines.lifecycle.resubmission import again
-    from longboat.sdk.names import find_run
+    from longboat.sdk.names import find_training
 
-    name = find_run(place, target).name
+    name = find_training(place, target).name
     return again(place.resubmission(name), resume=None, fresh_code=False), name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +112,7 @@ def make_request(
 ) -> ServiceRequest:
     import msgspec
 
+    from longboat.sdk.names import find_training
     from longboat.serving.replica_job import checked_command
     from longboat.serving.requests import ServiceRequest, parse_target
 
@@ -121,7 +121,7 @@ def make_request(
         run, step, serve = newest_of_job(place, target)
     else:
         run, wanted = parse_target(target)
-        run = served_run(place, run)
+        run = find_training(place, run).name
         step = step_of(place, run, wanted)
     if step is not None and options["follow"] not in (None, "off"):
         raise UsageError(f"{target} with --follow: a step that is named stays", hint=f"{run} --follow goes on from it")
@@ -146,19 +146,6 @@ def make_request(
         base = serve or services.settings(request.service_name) or place.resubmission(run).job.serve
         request = msgspec.structs.replace(request, serve=serve_of(base, options))
     return request
-
-
-def served_run(place: Engine, text: str) -> str:
-    """The run that is meant: never a replica of a service, whose name begins with that of its run. Raises NotFound."""
-    from longboat.sdk.names import LATEST, match
-
-    if text != LATEST:
-        with contextlib.suppress(NotFound):
-            status = place.status(text)
-            if status.is_replica:
-                raise UsageError(f"{text} is a replica of a service", hint="longboat serve ls shows its run")
-            return status.name
-    return match(text, [run.name for run in place.list() if not run.is_replica])
 
 
 def step_of(place: Engine, run: str, wanted: str) -> int | None:
