@@ -1,6 +1,6 @@
 // Stop, retry, resume and remove, each with what it costs; what cannot be undone is asked first.
 import { get, post, runPath } from "./api.js"
-import { count, hours, money, span } from "./format.js"
+import { count, hours, money, plural, span } from "./format.js"
 import { html, useState } from "./html.js"
 import { Dialog, complain, toast, useLoad } from "./parts.js"
 import { go, runHref } from "./router.js"
@@ -93,6 +93,29 @@ function StopDialog({ rows, close }) {
   </${Dialog}>`
 }
 
+function StopSweepDialog({ rows: [sweep], close }) {
+  const [typed, setTyped] = useState("")
+  const others = isOthers({ owner: sweep.user })
+  const running = sweep.trials.filter((trial) => !trial.ended).length
+  const never = Math.max(0, (sweep.planned || 0) - sweep.trials.length)
+  const act = async () => {
+    close()
+    try {
+      await post(`sweeps/${encodeURIComponent(sweep.cluster)}/${encodeURIComponent(sweep.name)}/stop`)
+      toast(`${sweep.name} is being stopped`, { icon: "stopped", kind: "accent" })
+    } catch (error) {
+      complain(error)
+    }
+  }
+  const acts = html`<button class="btn" data-focus onClick=${close}>Cancel</button>
+    <button class="btn danger" disabled=${others && typed !== sweep.name} onClick=${act}>Stop the sweep</button>`
+  return html`<${Dialog} title=${`Stop ${sweep.name}?`} onClose=${close} acts=${acts}>
+    <p class="soft">${running ? `${plural(running, "trial")} under way get SIGTERM and their time to end.` : "No trial is under way."}${never ? ` ${plural(never, "trial")} will never start.` : ""}</p>
+    <p class="soft gap">What the others have shown stays. A sweep that was stopped does not go on.</p>
+    ${others && html`<${Typed} word=${sweep.name} typed=${typed} set=${setTyped} why=${`${sweep.user} started it.`} />`}
+  </${Dialog}>`
+}
+
 const Typed = ({ word, typed, set, why }) => html`<p class="gap"><label for="typed">${why} Type <b>${word}</b></label></p>
   <span class="field typed"><input id="typed" value=${typed} autocomplete="off" onInput=${(event) => set(event.target.value)} /></span>`
 
@@ -119,6 +142,6 @@ export function Actions() {
   draw = setAsked
   if (!asked || !asked.rows.length) return null
   const close = () => setAsked(null)
-  const Kind = asked.action === "stop" ? StopDialog : RemoveDialog
+  const Kind = { stop: StopDialog, remove: RemoveDialog, stopSweep: StopSweepDialog }[asked.action]
   return html`<${Kind} rows=${asked.rows} close=${close} />`
 }
