@@ -55,14 +55,11 @@ export async function again(row, how) {
 
 const named = (rows) => (rows.length === 1 ? rows[0].name : `${rows.length} runs`)
 
-/** What would be done again, by the run as it is now: a row of the list may be a moment old. */
-function Loss({ row: listed }) {
-  const { data } = useLoad(() => get(runPath(listed.cluster, listed.id)), [listed.cluster, listed.id])
-  const row = data?.row || listed
-  if (!data && !listed.checkpoint) return ""
+/** What would be done again. */
+function Loss({ row }) {
   const step = row.checkpoint?.match(/(\d+)(?!.*\d)/)?.[1]
   const price = (gpuHour(row.cluster) || 0) * (row.gpus || 0)
-  const worth = (s) => (price && s > 0 ? `, about ${money((price * s) / 3600)}` : "")
+  const worth = (s) => (price && s > 0 ? `, about ${money((price * s) / 3600)},` : "")
   if (!row.checkpoint) {
     if (row.step === undefined || row.step === null) return ""
     return html` It has no checkpoint: ${row.started ? `${span(length(row))} of work${worth(length(row))}` : "its work"} would be done again.`
@@ -81,14 +78,18 @@ function StopDialog({ rows, close }) {
     stop(rows)
   }
   const gpus = rows.reduce((sum, row) => sum + (row.gpus || 0), 0)
+  const [listed] = rows
+  // One run as it is now: its row in the list may be a moment old.
+  const { data } = useLoad(() => (rows.length === 1 ? get(runPath(listed.cluster, listed.id)) : Promise.resolve(null)), [listed.cluster, listed.id, rows.length])
+  const row = data?.row
   const acts = html`<button class="btn" data-focus onClick=${close}>Cancel</button>
     <button class="btn danger" disabled=${!ready} onClick=${act}>${rows.length === 1 ? "Stop now" : `Stop ${rows.length} runs`}</button>`
   return html`<${Dialog} title=${`Stop ${named(rows)}?`} onClose=${close} acts=${acts}>
     <p class="soft">
       ${rows.length > 1 ? `${rows.map((row) => row.name).join(", ")}. ` : ""}The ranks get SIGTERM and their time to end.${gpus ? ` ${count(gpus)} GPUs become free.` : ""}
-      ${rows.length === 1 && html`<${Loss} row=${rows[0]} />`}
+      ${row && html`<${Loss} row=${row} />`}
     </p>
-    <p class="soft gap">Checkpoints and logs stay.${rows.length === 1 ? html` Later: <code>longboat run --resume ${rows[0].name}</code>` : ""}</p>
+    <p class="soft gap">Checkpoints and logs stay.${row?.checkpoint ? html` Later: <code>longboat run --resume ${rows[0].name}</code>` : ""}</p>
     ${others.length > 0 && html`<${Typed} word=${word} typed=${typed} set=${setTyped} why=${`${others.map((row) => row.owner).join(", ")} started it.`} />`}
   </${Dialog}>`
 }
