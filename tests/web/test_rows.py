@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -190,19 +192,20 @@ def test_a_run_at_work_tells_what_matters_of_it_in_the_list_too(tmp_path: Path) 
     job = longboat.job(name="slow", run="python train.py")
     engine.submit(Submission(job=job, base=str(tmp_path), run_id="slow", environment=engine.environment))
     try:
-        deadline, now = time.monotonic() + 60, 0.0
-        row = {}
+        deadline, row = time.monotonic() + 60, dict[str, Any]()
+        times = itertools.count(0.0, FIGURES_S["local"])
         while not {"findings", "steps_per_s", "checkpoint"} <= row.keys():
             assert time.monotonic() < deadline, row
-            (run,) = figures.add(engine.list(), now)
-            row, now = row_of(run, LOCAL), now + FIGURES_S["local"]
+            (run,) = figures.add(engine.list())
+            figures.ask(lambda: next(times))
+            row = row_of(run, LOCAL)
             time.sleep(0.1)
         assert "loss" in row["findings"][0] and row["checkpoint"].endswith("step-2")
         assert not {"findings", "checkpoint"} & row_of(engine.list()[0], LOCAL).keys()
     finally:
         engine.stop("slow")
         engine.wait("slow", timeout_s=60)
-    (ended,) = figures.add(engine.list(), now)
+    (ended,) = figures.add(engine.list())
     assert ended.is_final and ended.findings == ()
 
 
@@ -217,8 +220,14 @@ def test_one_run_at_a_time_is_looked_at_in_full(tmp_path: Path) -> None:
     figures = KnownFigures(Counting(tmp_path))
     runs = [msgspec.structs.replace(RUN, name=name, uid=name) for name in "abc"]
     runs.append(msgspec.structs.replace(RUN, name="waits", uid="w", phase="pending"))
+    assert figures.add(runs) == runs
     for look in range(4):
-        seen = figures.add(runs, float(look))
-    assert asked == ["a", "b", "c"] and [run.findings for run in seen] == [("slow",)] * 3 + [()]
-    figures.add(runs, FIGURES_S["local"])
+        figures.ask(lambda look=look: float(look))
+    assert asked == ["a", "b", "c"]
+    assert [run.findings for run in figures.add(runs)] == [("slow",)] * 3 + [()]
+    clock = iter([FIGURES_S["local"], FIGURES_S["local"] + 0.5])  # half a second: the next may be asked in five
+    figures.ask(lambda: next(clock))
+    figures.ask(lambda: FIGURES_S["local"] + 5.4)
     assert asked[3:] == ["a"]
+    figures.ask(lambda: FIGURES_S["local"] + 5.5)
+    assert asked[3:] == ["a", "b"]
