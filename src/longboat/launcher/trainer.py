@@ -121,9 +121,7 @@ class checkpoint:
         self._folder = ""
 
     def __enter__(self) -> str:
-        if self._number < 0:
-            _warn("no checkpoint of step %d: steps count from 0" % self._number)
-        elif _writes():
+        if _writes():
             parent = checkpoint_dir()
             name = "step-%d" % self._number
             try:
@@ -175,7 +173,7 @@ def _attempt() -> int:
 def _check_fence(parent: str, number: int = 0) -> None:
     """Raise OSError for a step that no checkpoint has, and if a newer attempt has written its fence, `.attempt-K`."""
     if not 0 <= number < 10**18:
-        raise OSError(0, "a step is a whole number from 0 on, of at most 18 digits")
+        raise OSError(0, "steps count from 0, with at most 18 digits")
     numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
     newest = max([int(number) for number in numbers if number.isdecimal()] or [-1])
     if newest > _attempt():
