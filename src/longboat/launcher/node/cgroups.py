@@ -72,6 +72,6 @@ def peak(files: CgroupFiles | None) -> int | None:
 def _number(path: str) -> int | None:
     try:
         text = read_bytes(path).strip()
-        return int(text) if text.isdecimal() else None
+        return int(text) if text.isdigit() else None
     except (OSError, ValueError):
         return None
