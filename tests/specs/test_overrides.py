@@ -50,6 +50,10 @@ def test_overrides(read: Reader) -> None:
         ("a.=2", "expected a path"),
         ("nodes=two", '--set nodes: nodes: found the text "two"'),
         ("nodes.x=2", "--set nodes.x: nodes is not a mapping here"),
+        (
+            "data.\u00b2.url=x",
+            "--set data.\u00b2.url: found '\u00b2' as the place in a list, expected a number from 0 to 0",
+        ),
         ("data.7.url=x", "--set data.7.url: found '7' as the place in a list, expected a number from 0 to 0"),
         ("data.x.url=x", "data"),
         ("env=[1", "--set env"),

@@ -175,7 +175,7 @@ def _check_fence(parent: str, number: int = 0) -> None:
     if not 0 <= number < 10**18:
         raise OSError(0, "steps count from 0, with at most 18 digits")
     numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
-    newest = max([int(number) for number in numbers if number.isdigit()] or [-1])
+    newest = max([int(number) for number in numbers if number.isdecimal()] or [-1])
     if newest > _attempt():
         raise OSError(0, "attempt %d of the run has started, and this is attempt %d" % (newest + 1, _attempt() + 1))
 
@@ -345,7 +345,7 @@ def _number_of(value: Any) -> float | None:
 def _number(names: tuple[str, ...], otherwise: int) -> int:
     for name in names:
         text = os.environ.get(name, "")
-        if text.isdigit():
+        if text.isdecimal():
             return int(text)
     return otherwise
 

@@ -89,7 +89,7 @@ def _put(
 ) -> YamlNode:
     if isinstance(kind, MapOf) and not isinstance(kind.item, Shape):
         path = [".".join(path)]  # the keys of labels have dots of their own
-    if isinstance(node.value, list) or (node.value is None and _is_list(kind) and path[0].isdigit()):
+    if isinstance(node.value, list) or (node.value is None and _is_list(kind) and path[0].isdecimal()):
         return _put_item(node, path, value, kind, place, mistakes)
     if not isinstance(node.value, dict) and node.value is not None:
         expanded = _expand(node, kind)
@@ -114,7 +114,7 @@ def _put_item(
     node: YamlNode, path: list[str], value: YamlNode, kind: object, place: SourcePosition, mistakes: Mistakes
 ) -> YamlNode:
     items = list(node.value) if isinstance(node.value, list) else []
-    if not path[0].isdigit() or len(path[0]) > 6 or int(path[0]) > len(items):
+    if not path[0].isdecimal() or len(path[0]) > 6 or int(path[0]) > len(items):
         problem = f"found {path[0][:40]!r} as the place in a list"
         mistakes.add(place, "", f"{problem}, expected a number from 0 to {len(items)}")
         return node

@@ -67,7 +67,7 @@ def read_objects(path: str | Path) -> dict[str, list[Body]]:
 def _place(message: str, data: bytes) -> str:
     """msgspec tells the byte; people look for the line."""
     head, separator, number = message.partition("(byte ")
-    if not separator or not number.rstrip(")").isdigit():
+    if not separator or not number.rstrip(")").isdecimal():
         return message
     before = data[: int(number.rstrip(")"))]
     line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")

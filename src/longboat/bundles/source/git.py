@@ -166,7 +166,7 @@ def _unquoted(text: str) -> str:
 
     def plain(match: re.Match[str]) -> str:
         code = match.group(1)
-        return chr(int(code, 8)) if code.isdigit() else simple.get(code, code)
+        return chr(int(code, 8)) if code.isdecimal() else simple.get(code, code)
 
     return re.sub(r"\\([0-7]{3}|.)", plain, text)
 

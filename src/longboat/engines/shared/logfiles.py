@@ -361,7 +361,7 @@ def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
         role = node.rpartition("-")[0]
         if stream not in ("out", "err") or (query.roles and role not in query.roles):
             continue
-        rank = int(stem) if stem.isdigit() else -1
+        rank = int(stem) if stem.isdecimal() else -1
         if query.ranks and rank not in query.ranks:
             continue
         log_files.append(

@@ -39,7 +39,7 @@ _SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/l
 def suggest_name(text: str, *, fallback: str = "job") -> str:
     """The nearest valid name: `My Job_2` gives my-job-2, `123` job-123."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    if name.replace("-", "").isdigit():
+    if name.replace("-", "").isdecimal():
         name = f"{fallback}-{name}"
     name = re.sub(r"^[^a-z]+", "", name)[:MAX_NAME].strip("-")
     return name or fallback
