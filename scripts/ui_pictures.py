@@ -78,6 +78,7 @@ CLUSTER_RUNS = (("llm-7b-pretrain", 4, 3600), ("vit-large", 2, 3600), ("bert-fin
 WAITING = (("llm-70b", 8), ("clip-big", 6))
 PRICE = 32.77  # of a machine and an hour: an example
 PLACE = "lab"
+SERVED = ROOT / "examples" / "train-and-serve" / "job.yaml"
 PAGES = {
     "runs": "runs",
     "gpus": "gpus",
@@ -101,6 +102,7 @@ def main(folder: Path) -> None:
         dashboard.environment |= {**ground.environment, "LONGBOAT_GPUS": "0,1,2,3"}
         dashboard.environment["LONGBOAT_HOME"] = str(ground.folder / "here" / "home")
         stack.callback(remove_runs, dashboard)
+        submit(dashboard, "config", "set", "kubernetes.gpu_hour", f"{PRICE / 8:.2f}")
         dashboard.start()
         stack.callback(dashboard.stop)
         browser = stack.enter_context(opened_browser())
@@ -174,6 +176,8 @@ def local_runs(dashboard: Dashboard) -> None:
     how = ("--method", "asha", "--trials", "27", "--parallel", "3", "--metric", "loss")
     submit(dashboard, "sweep", "-d", "-n", "vit-lr", *here, *how, *space, "vit.py")
     submit(dashboard, "shell", "-d", *here)
+    submit(dashboard, "run", "-q", *here, "--id", "digits-app", str(SERVED))
+    submit(dashboard, "serve", str(SERVED), "-d", "--wait", *here)
     submit(dashboard, "run", "-d", "--id", "resnet", *here, "--gpus", "2", "train.py", "0.05", "100000", "0.1")
     submit(dashboard, "run", "-d", "--id", "needs-four", *here, "--gpus", "4", "train.py")
     submit(dashboard, "run", "-d", "--id", "detector", *here, "--gpus", "1", "train.py", "0.01", "100000", "0.2")
@@ -206,6 +210,7 @@ def submit(dashboard: Dashboard, *words: str) -> None:
 
 
 def remove_runs(dashboard: Dashboard) -> None:
+    dashboard.longboat("serve", "stop", "digits-app", "--engine", "local")
     for row in json.loads(dashboard.longboat("ps", "-a", "-o", "json", "--engine", "local").stdout or "[]"):
         dashboard.longboat("rm", row["name"], "--force", "--yes", "--engine", "local")
 

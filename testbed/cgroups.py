@@ -6,6 +6,7 @@ A cluster's groups are all below `longboat-<cluster id>`. Not here: pods' own gr
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -60,10 +61,15 @@ def inherit_cpuset(folder: Path) -> None:
 
 def members(folder: Path) -> list[int]:
     pids = []
-    for file in [folder / "cgroup.procs", *folder.glob("**/cgroup.procs")]:
+    for group in groups_of(folder):
         with contextlib.suppress(OSError):
-            pids += [int(line) for line in file.read_text().split()]
+            pids += [int(line) for line in (group / "cgroup.procs").read_text().split()]
     return pids
+
+
+def groups_of(top: Path) -> list[Path]:
+    """The group and all below it, the lowest first. One that its owner removes meanwhile is no error, as in a glob."""
+    return [Path(folder) for folder, _, _ in os.walk(top, topdown=False)]
 
 
 def remove(name: str, *, root: Path = ROOT, within_s: float = 10.0) -> None:
@@ -72,7 +78,7 @@ def remove(name: str, *, root: Path = ROOT, within_s: float = 10.0) -> None:
     while True:
         left = [tree / name for tree in hierarchies(root) if (tree / name).exists()]
         for top in left:
-            for folder in sorted(top.glob("**/"), key=lambda path: len(path.parts), reverse=True):
+            for folder in groups_of(top):
                 with contextlib.suppress(OSError):
                     folder.rmdir()
         left = [folder for folder in left if folder.exists()]

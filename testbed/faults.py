@@ -48,7 +48,7 @@ table inet testbed_cut {
 # Of what comes only: what goes out comes in at the other end, where it may be lost as well.
 _LOSE = """
 table inet testbed_loss {
-    chain coming { type filter hook prerouting priority -300; iifname "eth0" numgen random mod 100 < %d drop; }
+    chain coming { type filter hook prerouting priority -300; iifname "eth0" numgen random mod 100 <= %d drop; }
 }
 """
 READY_S = 60.0
@@ -155,7 +155,7 @@ def cut_off(cluster: Cluster, number: int) -> Iterator[None]:
 def lossy(cluster: Cluster, number: int, percent: int = 30) -> Iterator[None]:
     """A real node whose cable is bad: so many of the packets that are for it get lost, until the end."""
     holder = real_holder_of(cluster, number)
-    namespaces.run(holder, ["nft", "-f", "-"], _LOSE % percent)
+    namespaces.run(holder, ["nft", "-f", "-"], _LOSE % (percent - 1))  # nft refuses `< 100`
     try:
         yield
     finally:

@@ -69,8 +69,13 @@ def test_run_scales_tells_and_ends_when_told(command: Command, hook: Hook) -> No
     with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics", timeout=10) as answer:
         assert b"longboat_autoscaler_leader 1" in answer.read()
     wait_for("the status tells", lambda: f"pool {stage.name('gpu')} grows by 1" in command("status"))
-    shown = json.loads(command("status", "-o", "json"))
-    assert shown["leader"] and shown["pools"][0]["note"]["size"] == 1
+
+    def size() -> int:
+        shown = json.loads(command("status", "-o", "json"))
+        assert shown["leader"]
+        return int(shown["pools"][0]["note"]["size"])
+
+    wait_for("the report tells the new size", lambda: size() == 1)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0 and "leads" in err

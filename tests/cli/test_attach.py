@@ -61,6 +61,16 @@ def test_a_slow_start_is_told_once_what_it_waits_for(
     assert capsys.readouterr().err == "longboat: r is starting: image x: no such tag\n"
 
 
+def test_output_that_waits_for_a_full_disk_is_told_once_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """The log alone would look like a hang."""
+    full = "the disk of /home is full: output waits until there is room"
+    watcher = RunWatcher(cast(Engine, None), status("running", 0), quiet=False)
+    watcher.shown = 0
+    for reason in ("", full, full, "", full):
+        watcher.report(status("running", 0, reason))
+    assert capsys.readouterr().err == f"longboat: r is running: {full}\n" * 2
+
+
 def test_a_run_stopped_before_it_started_has_the_code_of_one_that_a_stop_ends() -> None:
     assert [exit_code(status(phase, 0)) for phase in ("succeeded", "stopped", "failed")] == [0, 143, 208]
 

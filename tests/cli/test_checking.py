@@ -32,6 +32,14 @@ def test_check_shows_the_job_even_when_it_cannot_run_here(longboat) -> None:
     assert longboat("run", "job.yaml", code=203).out == ""
 
 
+def test_check_of_a_sweep_says_that_it_stands_for_many_runs(longboat: Longboat) -> None:
+    (longboat.folder / "tune.yaml").write_text(
+        "run: python train.py --epochs ${sweep.epochs}\nsweep: {epochs: [1, 2]}\n"
+    )
+    done = longboat("check", "tune.yaml")
+    assert "note: the job has a `sweep`, and this is one run of it: longboat sweep FILE --dry-run" in done.err
+
+
 def test_check_reports_mistakes_with_their_places(longboat) -> None:
     (longboat.folder / "job.yaml").write_text("name: digits\nrun: python train.py\nnode: 2\n")
     done = longboat("check", "job.yaml", code=201)

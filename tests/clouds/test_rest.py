@@ -27,6 +27,8 @@ def test_a_host_that_does_not_answer_is_unsettled() -> None:
 def test_an_address_that_is_none() -> None:
     with pytest.raises(RestFault, match="NoAddress: foo: unknown url type"):
         RestClient("foo").send("GET", "/x", "secret")
+    with pytest.raises(RestFault, match="NoAddress: .*Invalid IPv6 URL"):
+        RestClient("https://[x").send("GET", "/x", "secret")
 
 
 def test_errors_are_read_with_their_parts() -> None:
@@ -36,6 +38,13 @@ def test_errors_are_read_with_their_parts() -> None:
     assert (azure.code, azure.message, azure.reasons) == ("Conflict", "a; b c", ("QuotaExceeded",))
     google = fault_of(403, {"code": 403, "status": "PERMISSION_DENIED", "errors": [{"reason": "forbidden"}]})
     assert (google.code, google.message, google.reasons) == ("PERMISSION_DENIED", "", ("forbidden",))
+
+
+@pytest.mark.parametrize("token", ["secret\n", "se cret", "s\u00e9cret", ""])
+def test_a_token_that_is_none_is_not_printed(token: str) -> None:
+    with pytest.raises(RestFault) as caught:
+        RestClient("http://127.0.0.1:1").send("GET", "/x", token)
+    assert "NoToken" in str(caught.value) and "cret" not in str(caught.value)
 
 
 class Counted(SimulatedRest):
@@ -103,9 +112,10 @@ def test_a_way_that_breaks_is_tried_again_where_there_was_one(pauses: list[float
 
 
 def test_a_pause_that_is_asked_for_is_bounded() -> None:
-    assert [rest._pause(text) for text in ("7", "99999", "9999999", "-1", "soon", "")] == [
+    assert [rest._pause(text) for text in ("7", "99999", "9999999", "-1", "soon", "", "\u00b2")] == [
         7.0,
         60.0,
+        0.0,
         0.0,
         0.0,
         0.0,

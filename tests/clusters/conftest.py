@@ -14,7 +14,7 @@ import yaml
 from testbed import apt_repository
 from testbed.apt_repository import Repository
 from testbed.binaries import KUBERNETES_VERSION
-from testbed.hosts import Group
+from testbed.hosts import Group, Host
 from testbed.images import digest_of
 
 
@@ -41,9 +41,12 @@ class Lab:
         (folder / "key.asc").write_bytes(key.read_bytes())
         self.write(count=len(group.hosts))
 
-    def write(self, *, count: int, planes: int = 1, version: str = KUBERNETES_VERSION, **more: object) -> None:
-        """A cluster file with the first hosts, the first of them control planes."""
-        hosts = [{"name": host.name, "address": host.name} for host in self.group.hosts[:count]]
+    def write(
+        self, *, count: int | None = None, chosen: Sequence[Host] = (), planes: int = 1,
+        version: str = KUBERNETES_VERSION, **more: object,
+    ) -> None:  # fmt: skip
+        """A cluster file with the first hosts, or those `chosen`; the first of them are control planes."""
+        hosts = [{"name": host.name, "address": host.name} for host in chosen or self.group.hosts[:count]]
         for host in hosts[:planes]:
             host["role"] = "control-plane"
         urls = [f"{self.repository.url}/core:/stable:/{{minor}}/deb"]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from longboat.clusters import kubeconfig_file
-from longboat.clusters.kubeconfig_file import backup_of, drop_context, merge, put_context, remove
+from longboat.clusters.kubeconfig_file import backup_of, check_name, drop_context, merge, put_context, remove
 from longboat.core.errors import EngineError, LongboatError, NotFound, UsageError
 from longboat.kubeapi import kubeconfig
 from longboat.kubeapi.errors import KubeconfigError
@@ -201,3 +201,35 @@ def test_a_backup_is_not_written_over_by_the_next(tmp_path: Path) -> None:
     put_context(ADMIN, "lab", environment)
     assert (tmp_path / "config.longboat.bak").read_text() == MINE
     assert backup_of(file).name == "config.longboat.bak.1" and backup_of(file).read_text() == later
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (MINE.replace("name: work", "name: lab"), "an entry lab in clusters"),
+        (MINE.replace("- {name: work, context", "- {name: lab, context"), "an entry lab in contexts"),
+        (MINE.replace("name: me", "name: lab-admin"), "an entry lab-admin in users"),
+        (MINE, ""),
+        (merge(MINE, ADMIN, "lab"), ""),
+        ("", ""),
+    ],
+)
+def test_a_name_that_is_taken_is_told_before_there_is_a_cluster(text: str, place: str, tmp_path: Path) -> None:
+    """Afterwards it cannot be renamed. `put_context` refuses the same ones."""
+    file, environment = tmp_path / "config", {"KUBECONFIG": str(tmp_path / "config")}
+    if text:
+        file.write_text(text)
+    for ask in (lambda: check_name("lab", environment), lambda: put_context(other(ADMIN), "lab", environment)):
+        if place:
+            with pytest.raises(UsageError, match=f"the kubeconfig has {place} that Longboat did not make"):
+                ask()
+            assert file.read_text() == text
+        else:
+            ask()
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"a: [", b"[]"])
+def test_a_kubeconfig_that_cannot_be_read_is_told_before_too(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(data)
+    with pytest.raises(KubeconfigError, match=f"^{tmp_path}/config: "):
+        check_name("lab", {"KUBECONFIG": str(tmp_path / "config")})

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from longboat.clusters.apply import etcd_members
 from testbed import hosts as testbed_hosts
 from testbed import kubeadm_images
-from testbed.hosts import Group
+from testbed.hosts import Group, Host
 from tests.clusters.conftest import Lab
 
 API_PORT = 6443
+KUBECTL = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf"
+LEFT = "sudo ls -d /var/lib/longboat /etc/kubernetes /var/lib/etcd 2>/dev/null || true"
 
 
 def connect_one(addresses: Sequence[str]) -> socket.socket | None:
@@ -61,6 +64,12 @@ def states(longboat: Lab) -> dict[str, str]:
     return {row["host"]: row["state"] for row in json.loads(longboat("cluster", "status", "-o", "json", code=None))}
 
 
+def etcd_names(host: Host) -> list[str]:
+    """Its members, as one of them lists them."""
+    listed = host.run(f"sudo sh -c '{etcd_members.LIST_MEMBERS}'")
+    return sorted(member["name"] for member in etcd_members.members_of(listed))
+
+
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
@@ -72,33 +81,51 @@ def wait_for(condition: Callable[[], bool], within_s: float) -> None:
 @pytest.mark.xdist_group("kubeadm")
 @pytest.mark.slow
 @pytest.mark.soak
-def test_one_of_three_control_planes_dies_and_the_api_goes_on(lab: Callable[..., Lab]) -> None:
-    longboat = lab(3, "no-route")
+def test_one_of_three_control_planes_dies_and_another_machine_takes_its_place(lab: Callable[..., Lab]) -> None:
+    longboat = lab(4, "no-route")
     group = longboat.group
+    lost, second, third, fresh = group.hosts
     with balanced(group.gateway, [host.address for host in group.hosts]) as endpoint:
         longboat.write(count=3, planes=3, endpoint=endpoint)
         assert "3 nodes are ready" in longboat("cluster", "up")
         assert "nothing to do" in longboat("cluster", "up")
-        kubectl = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf"
-        second = group.hosts[1]
-        members = second.run(f"{kubectl} -n kube-system get pods -l component=etcd -o name").split()
-        assert len(members) == 3
+        assert etcd_names(second) == ["host-0", "host-1", "host-2"]
         # What let them join is gone.
-        assert second.run(f"{kubectl} -n kube-system get secret kubeadm-certs --ignore-not-found -o name") == ""
+        assert second.run(f"{KUBECTL} -n kube-system get secret kubeadm-certs --ignore-not-found -o name") == ""
 
-        testbed_hosts.switch_off(group.record, group.hosts[0])
+        testbed_hosts.switch_off(group.record, lost)
         # Made, though the answer may be lost with the server that gave it.
-        made = f"({kubectl} create namespace alone || {kubectl} get namespace alone -o name) 2>/dev/null || true"
+        made = f"({KUBECTL} create namespace alone || {KUBECTL} get namespace alone -o name) 2>/dev/null || true"
         wait_for(lambda: "namespace/alone" in second.run(made), 240)
         wait_for(lambda: states(longboat)["host-1"] == "ready", 120)
         longboat("check", "--on", "lab", "--image", "any", "--", "true")
 
-        testbed_hosts.switch_on(group.record, group.hosts[0])
-        wait_for(lambda: testbed_hosts.answers(group.hosts[0]), 120)
-        wait_for(lambda: set(states(longboat).values()) == {"ready"}, 240)
-        assert "nothing of it is left on 3 hosts" in longboat("cluster", "down", "--yes")
-    for host in group.hosts:
-        assert host.run("sudo ls -d /var/lib/longboat /etc/kubernetes /var/lib/etcd 2>/dev/null || true") == ""
+        # The first one, which made the cluster: another speaks for it from now on.
+        longboat.write(chosen=[second, third, fresh], planes=3, endpoint=endpoint)
+        words = ("doctor", "--cluster", "cluster.yaml", "--no-pods", "-o", "json")
+        found = json.loads(longboat.popen(*words).communicate()[0])
+        (etcd,) = [finding for finding in found if finding["name"] == "host etcd"]
+        assert etcd["status"] == "broken" and "--forget host-0" in etcd["hint"]
+        told = longboat("cluster", "up", "--forget", "host-0")
+        assert "host-0 is forgotten" in told and "3 nodes are ready" in told
+        assert etcd_names(second) == ["host-1", "host-2", "host-3"]
+        assert "nothing to do" in longboat("cluster", "up")
+
+        # It comes back, where its kubelet finds no API server but its own, and is cleaned as the hint says.
+        testbed_hosts.switch_on(group.record, lost)
+        wait_for(lambda: testbed_hosts.answers(lost), 120)
+        assert "longboat cluster down --hosts host-0 --name lab" in told
+        told = longboat("cluster", "down", "--hosts", "host-0", "--name", "lab", "--yes")
+        assert "nothing of lab is left on 1 host" in told
+        assert lost.run(LEFT) == "" and etcd_names(second) == ["host-1", "host-2", "host-3"]
+        assert set(states(longboat).values()) == {"ready"}
+
+        # Down without one that is lost: the others can still leave etcd.
+        testbed_hosts.switch_off(group.record, second)
+        told = longboat("cluster", "down", "--yes", "--forget", "host-1")
+        assert "host-1 is forgotten" in told and "nothing of it is left on 2 hosts" in told
+    for host in (third, fresh):
+        assert host.run(LEFT) == ""
 
 
 def holders(group: Group, vip: str, names: Sequence[str]) -> list[str]:
@@ -142,4 +169,4 @@ def test_kube_vip_moves_the_address_of_a_control_plane_that_dies(lab: Callable[.
     assert "nothing of it is left on 3 hosts" in longboat("cluster", "down", "--yes")
     assert holders(group, vip, names) == []
     for host in group.hosts:
-        assert host.run("sudo ls -d /var/lib/longboat /etc/kubernetes /var/lib/etcd 2>/dev/null || true") == ""
+        assert host.run(LEFT) == ""

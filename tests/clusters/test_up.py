@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from longboat.clusters import small_files, up
+from longboat.clusters.apply import nodes as cluster_nodes
 from longboat.clusters.apply.nodes import JoinTokens
 from longboat.clusters.hosts.connection import CommandResult, Line
 from longboat.clusters.plan.kubeadm import as_text, certificate_documents
+from longboat.clusters.plan.network import NodeView
+from longboat.clusters.plan.steps import Step
 from longboat.clusters.small_files import load_file
 from longboat.clusters.up import ClusterUp
 from longboat.core.errors import EngineError
@@ -76,6 +79,28 @@ def test_every_host_joins_with_a_token_of_its_own_and_none_is_left() -> None:
     count = len(log)
     tokens.delete()
     assert len(log) == count  # there is nothing more to delete
+
+
+@pytest.mark.parametrize(
+    ("journal", "ready", "is_asked"),
+    [((), (), True), (("0001-data", "0009-kubernetes"), (), False), ((), ("cp-1",), False), ((), ("cp-2",), True)],
+)
+def test_a_control_plane_made_anew_takes_the_place_that_its_name_has_in_etcd(
+    journal: tuple[str, ...], ready: tuple[str, ...], is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kubeadm waits in vain for the member of the machine that was lost. One that has begun to join is left alone, and
+    so is one that is alive: two hosts of one name.
+    """
+    spec, log, asked = cluster(planes=3, workers=1, endpoint="10.0.0.9"), list[str](), list[str]()
+    nodes = [NodeView(name=host.name, address="", pods="", is_ready=host.name in ready) for host in spec.hosts if ready]
+    monkeypatch.setattr(cluster_nodes, "read_nodes", lambda control: nodes)
+    monkeypatch.setattr(up, "remove_member", lambda control, name: asked.append(f"{control.name}: {name}"))
+    hosts = {host.name: SimulatedHost(host.name, log) for host in spec.hosts}
+    facts = {host.name: bare(host.name, journal=journal) for host in spec.hosts}
+    work = ClusterUp(spec, hosts, facts, lambda event: None)
+    for name in ("cp-1", "w-0"):
+        work._stdin(Step(host=name, name="join", title="", script="", kind="join"))
+    assert asked == (["cp-0: cp-1"] if is_asked else [])
 
 
 def test_a_file_that_is_too_large_is_not_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,8 +59,8 @@ def test_cost_and_energy_where_they_are_known() -> None:
         RunMetrics(run="a", system={"0": {"gpu_power": power + later}, "1": {"gpu_power": power}}),
         RunMetrics(run="b"),
     ]
-    figures = compare_runs([run, run], metrics, [], now=1.0, gpu_hour=2.5).figures
-    assert figures["cost"] == (5.0, 5.0) and figures["gpu_kwh"] == (1.0, None)
+    figures = compare_runs([run, run], metrics, [], now=1.0, prices=[2.5, 0.0]).figures
+    assert figures["cost"] == (5.0, None) and figures["gpu_kwh"] == (1.0, None)
     assert compare_runs([run], metrics[1:], [], now=1.0).figures["cost"] == (None,)
 
 

@@ -67,7 +67,7 @@ def test_first_come_first_served(jobs: Jobs) -> None:
     gpus.submit("large", 2)
     gpus.until_waiting("large", "2 GPUs", "1 free", "first")
     gpus.submit("small", 1)
-    gpus.until_waiting("small", "1 run before it")
+    gpus.until_waiting("small", "large")  # it would delay that one
     free = jobs.run("print('passes')", name="none", environment=gpus.environment)
     assert free.phase == "succeeded"
     gpus.let_go("first")
@@ -173,8 +173,8 @@ def test_a_run_starts_after_the_one_before_it_has_succeeded(jobs: Jobs) -> None:
     second = jobs.submit("print('second')", name="second", after=[first.name])
     third = jobs.submit("print('third')", name="third", after="second")
     gpus = Gpus(jobs)
-    reason = gpus.until_waiting("second", "first")
-    assert reason.startswith("waits until first (") and reason in jobs.engine.explain("second").headline
+    gpus.until_waiting("second", "waits until first (running) has succeeded")
+    assert "waits until first (running) has succeeded" in jobs.engine.explain("second").headline
     gpus.until_waiting("third", "second (pending)")
     assert gpus.let_go("first").phase == "succeeded"
     assert jobs.wait(third.name).phase == "succeeded"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from longboat.doctor.checks.hosts import PROBLEMS
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "doctor_page.py"
 
 
@@ -16,3 +18,9 @@ def test_the_tables_are_those_of_the_catalog() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert text == page.written(text), "type: python scripts/doctor_page.py"
     assert sum(text.count(f"| {check.name} |") for checks in page.TABLES.values() for check in checks) >= 40
+
+
+def test_what_is_checked_before_anything_is_touched_is_on_the_page_of_clusters() -> None:
+    text = (SCRIPT.parents[1] / "docs" / "clusters.md").read_text(encoding="utf-8")
+    table = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert [kind for kind in PROBLEMS if not any(f"`{kind}`" in cell for cell in table)] == []

@@ -73,7 +73,7 @@ def prepare(folder: Path, group: Group) -> None:
     hosts[0] |= {"role": "control-plane", "gpu": "yes"}
     hosts[1] |= {"gpu": "yes"}
     hosts[3] |= {"gpu": "yes", "node_address": "192.168.77.3"}
-    (folder / "cluster.yaml").write_text(yaml.safe_dump({"name": "lab", "hosts": hosts}))
+    (folder / "cluster.yaml").write_text(yaml.safe_dump({"name": "lab", "vip": "192.168.77.9", "hosts": hosts}))
 
 
 def test_hosts_that_are_broken(hosts: Callable[..., Group], tmp_path: Path) -> None:
@@ -126,6 +126,7 @@ def test_hosts_that_are_broken(hosts: Callable[..., Group], tmp_path: Path) -> N
         "host range": ("broken", "host-3"),
         "host link": ("broken", "host-3"),
         "host twin": ("broken", "host-3"),
+        "host vip": ("broken", "host-0"),
         "host gpu": ("broken", "host-3"),
         "host login": ("ok", "4 answer"),
     }

@@ -35,9 +35,10 @@ HOSTS = {
         "host login", "host sudo", "host packages", "host kernel", "host swap", "host disk", "host memory", "host cpu",
         "host cluster", "host containerd", "host port", "host firewall", "host proxy", "host route", "host range",
         "host link", "host gpu", "host driver", "host secure-boot", "host fabric", "host toolkit", "host clock",
-        "host twin", "host membership", "host kubelet", "host runtime", "host certificates", "host xid",
+        "host twin", "host vip", "host membership", "host kubelet", "host runtime", "host certificates", "host xid",
         "host driver match", "host nvidia-smi", "host cdi", "host inodes", "host forwarding",
     ),
+    "tests/clusters/test_three_planes.py": ("host etcd",),
     "tests/doctor/test_broken_host.py": ("host systemd", "host architecture", "host cgroup", "host vxlan", "host ntp"),
 }  # fmt: skip
 WHOLE = {

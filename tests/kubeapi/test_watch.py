@@ -234,8 +234,13 @@ def test_what_is_refused_for_good_is_told_at_once(client: Client, cluster: Clust
             found.sync(WITHIN_S)
     file = certificates.write_kubeconfig(cluster, "scheduler", cluster.folder / f"{client.namespace}.kubeconfig")
     with Client.open(environment={"KUBECONFIG": str(file)}, namespace=client.namespace) as other:
-        with Reflector(other, CONFIG_MAP) as found, pytest.raises(Forbidden):
-            found.sync(WITHIN_S)
+        with Reflector(other, CONFIG_MAP) as found:
+            with pytest.raises(Forbidden):
+                found.sync(WITHIN_S)
+            assert found._thread.is_alive(), "it is asked again, for rights that come"
+        with Reflector(other, CONFIG_MAP, is_optional=True) as found:
+            eventually(lambda: not found._thread.is_alive())
+            assert isinstance(found.trouble, Forbidden) and not found.is_synced
         with Reflector(other, POD, into=ConfigMapStruct) as found:
             assert found.sync(WITHIN_S).is_synced
     file.unlink()

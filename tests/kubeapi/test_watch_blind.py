@@ -200,7 +200,8 @@ def test_the_controller_says_which_watch_is_blind(
         monkeypatch.setattr(watch, "BLIND_S", 0.5)
         monkeypatch.setattr(watch, "UNHEALTHY_S", 1.0)
         eventually(lambda: not controller.is_ready)
-        eventually(lambda: any("pods" in text for text in controller.blind_spots()))
+        for plural in ("pods", "nodes"):
+            eventually(lambda plural=plural: any(plural in text for text in controller.blind_spots()))
         eventually(lambda: "configmaps" in controller.why_unhealthy())
         monkeypatch.undo()
         api_proxy.restore()

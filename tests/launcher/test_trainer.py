@@ -152,6 +152,14 @@ def test_a_checkpoint_again_replaces_the_one_before(outside: Path) -> None:
     assert len(list((outside / "checkpoints").iterdir())) == 1
 
 
+def test_a_metric_that_is_no_number_is_told(make_node: Make) -> None:
+    node = make_node(["python", "train.py"])
+    node.script("import longboat\nfor n in range(3): longboat.step(n, loss='low', acc=None, lr=[1, 2], f1=1)\n")
+    assert node.run() == 0
+    said = sorted(node.log("0.err").decode().splitlines())
+    assert said == [f"longboat: a metric is not a number but a {kind}, and is not kept" for kind in ("list", "str")]
+
+
 def test_only_rank_0_writes_checkpoints(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     with longboat.checkpoint(8) as folder:
@@ -186,6 +194,26 @@ def test_a_folder_that_cannot_be_written_does_not_break_the_training(
     text = capsys.readouterr().err
     assert "no checkpoint of step 9" in text
     assert "step not reported" in text
+
+
+@pytest.mark.parametrize("number", [-1, 10**18])
+def test_a_step_that_no_checkpoint_has_is_told(outside: Path, capsys: pytest.CaptureFixture[str], number: int) -> None:
+    """Its folder would have a name that never counts: nobody would know until a resume finds nothing."""
+    for block in (longboat.checkpoint(number), longboat.sharded_checkpoint(number)):
+        with block as folder:
+            (Path(folder) / "model").write_text("x")
+        assert "steps count from 0" in capsys.readouterr().err
+    assert not list(outside.glob("checkpoints/*step*"))
+    assert trainer.resume_from() is None
+
+
+def test_a_pipe_among_the_files_is_refused_and_not_waited_for(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with longboat.checkpoint(3) as folder:
+        os.mkfifo(f"{folder}/pipe")
+    assert "no checkpoint of step 3: " in (said := capsys.readouterr().err) and "/pipe'" in said
+    assert not (outside / "checkpoints" / "step-3").exists()
 
 
 def test_a_killed_process_leaves_no_complete_checkpoint(outside: Path) -> None:

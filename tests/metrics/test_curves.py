@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longboat.metrics.curves import Curve, svg, text_curve
+from longboat.metrics.curves import MOST_NAMED, WIDTH, Curve, frame_of, svg, text_curve
 
 FALLING = Curve("loss", [(n, 1 / (n + 1)) for n in range(100)])
 
@@ -31,6 +31,14 @@ def test_a_spike_among_many_points_stays_visible() -> None:
     assert "*" in text_curve(Curve("x", points), width=60, height=6, is_ascii=True)[0]
 
 
+def test_curves_in_one_frame_have_one_scale() -> None:
+    low, high = Curve("low", [(0, 1.0), (5, 1.0)]), Curve("high", [(0, 3.0), (10, 3.0)])
+    frame = frame_of([low, high])
+    below, above = (text_curve(each, width=40, height=5, is_ascii=True, frame=frame) for each in (low, high))
+    assert below[4].count("*") > 10 and above[0].count("*") > 25
+    assert [line.split("|")[0] for line in below] == [line.split("|")[0] for line in above]  # the same scale
+
+
 def test_without_a_finite_value_there_is_no_curve() -> None:
     assert text_curve(Curve("x", [(1, math.nan)]), width=40, height=6) == ["(no finite value)"]
 
@@ -48,6 +56,19 @@ def test_any_values_are_drawn(points: list[tuple[float, float]], width: int, hei
     curve = Curve("x", sorted(points))
     assert text_curve(curve, width=width, height=height)
     assert svg("t", [("x", [curve])])
+
+
+def test_names_of_many_curves_have_room() -> None:
+    """Twenty runs: each line differs from its neighbours by more than its colour, and no name leaves the picture."""
+    curves = [Curve(f"a-run-with-a-rather-long-name-{at}", FALLING.points) for at in range(20)]
+    root = ET.fromstring(svg("many", [("loss", curves)]))
+    names = [each for each in root.iter("{http://www.w3.org/2000/svg}text") if (each.text or "").startswith("a-run")]
+    assert len(names) == MOST_NAMED and all(
+        float(each.get("x", 0)) + 6 * len(each.text or "") < WIDTH for each in names
+    )
+    lines = list(root.iter("{http://www.w3.org/2000/svg}polyline"))
+    looks = [(each.get("stroke"), each.get("stroke-dasharray")) for each in lines]
+    assert len(lines) == 20 and all(before[1] != after[1] for before, after in zip(looks, looks[1:]))
 
 
 def test_control_characters_in_names_leave_the_picture_whole() -> None:

@@ -116,6 +116,10 @@ def test_real_files_cut_and_overwritten_anywhere(tmp_path_factory: object, cut: 
             damaged.write((data[:at] + junk + data[at + len(junk) :])[:cut])
             damaged.flush()
             assert len(list(EventFile(damaged.name).scalars())) <= 11
+            file = EventFile(damaged.name)
+            file.whole_tail = cut // 2
+            file.skip_to_tail()
+            assert len(list(file.scalars())) <= 11
 
 
 @given(st.binary(max_size=200))

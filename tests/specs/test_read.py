@@ -234,3 +234,19 @@ def test_a_secret_in_env_is_noticed(read: Reader) -> None:
 def test_checkpoints_go_to_folders_and_object_stores(read: Reader, to: str) -> None:
     assert read.job(f'run: x\ncheckpoints: "{to}"').checkpoints == Checkpoints(to=to)
     assert read.job(f'run: x\ncheckpoints: {{resume: "{to}"}}').checkpoints.resume == to
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        ("retries: {on: [oom]}", True),
+        ("retries: {backoff: 10s}", True),
+        ("retries: {count: 2, on: [oom]}", False),
+        ("retries: 0", False),
+        ("retries: {}", False),
+        ("nodes: 1", False),
+    ],
+)
+def test_retries_without_a_count_are_said_to_be_none(read: Reader, text: str, is_said: bool) -> None:
+    said = ("`retries` says how, and no `count`: nothing is tried again",) if is_said else ()
+    assert read(f"run: x\n{text}").notices == said

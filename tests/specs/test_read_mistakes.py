@@ -98,6 +98,9 @@ from tests.specs.reading import Reader
         ("retries: {on: [oome]}", 'did you mean "oom"?'),
         ("retries: {on: [timeout]}", "never retried"),
         ("retries: {on: 0}", "from 1 to 255"),
+        ("checkpoints: .", "found the working folder itself, expected a folder such as ./checkpoints"),
+        ("checkpoints: {to: ./x/..}", "checkpoints.to: found the working folder itself"),
+        ("gpus: {H100: 8}", "gpus.H100: unknown field; allowed: count, type, memory"),
         ("retries: -1", "retries: found the number -1"),
         ("checkpoints: {keep: -1}", "checkpoints.keep"),
         ("checkpoints: 7", "checkpoints: found the number 7"),
@@ -164,6 +167,8 @@ def test_hints(read: Reader) -> None:
         "queue": 'quote it: "08"',
         "env.A": 'write "" for an empty value',
     }
+    (problem,) = read.problems("run: x\ngpus: {H100: 8}")
+    assert problem.hint == "write H100:8"
 
 
 def test_all_mistakes_at_once_in_the_order_of_the_lines(read: Reader) -> None:

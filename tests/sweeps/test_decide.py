@@ -171,6 +171,20 @@ def test_importance_is_the_share_of_variance_between_values() -> None:
     assert importance(sweep, trials[:3], LOSS) == {}
 
 
+def test_a_parameter_whose_values_were_tried_once_has_no_importance() -> None:
+    """Groups of one trial explain all of any variance, noise too."""
+    sweep = Sweep(space={"seed": tuple(range(8)), "lr": (1, 2), "x": Range(low=0.0, high=8.0)})
+    losses = (3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0)
+    trials = [
+        trial(number, "succeeded", params={"seed": number, "lr": number % 2, "x": float(number)}, loss=loss)
+        for number, loss in enumerate(losses)
+    ]
+    assert importance(sweep, trials, LOSS).keys() == {"lr", "x"}
+    assert importance(sweep, trials[:6], LOSS).keys() == {"lr", "x"}  # three quarters of the range
+    assert importance(sweep, trials[:4], LOSS).keys() == {"lr", "x"}
+    assert importance(sweep, trials[:7:2] + trials[7:], LOSS).keys() == {"lr"}
+
+
 def test_a_turn_is_short_however_many_trials_may_run_at_once() -> None:
     """The workers of one process decide for all sweeps of a cluster; the rest starts in the next turn."""
     space = {f"p{number}": Range(low=0.0, high=1.0) for number in range(80)}

@@ -178,6 +178,8 @@ def test_asha_stops_the_worse_ones_once_and_as_planned(tmp_path: Path) -> None:
     state = drive(engine, sweep_folder(tmp_path, SWEEPS["asha"]))
     pruned = [trial.run for trial in state.trials if trial.phase == "pruned"]
     assert pruned and sorted(engine.stops) == sorted(pruned)
+    said = {trial.reason for trial in state.trials if trial.phase == "pruned"}
+    assert said and all(reason.startswith("not among the best 1 of") and " at step " in reason for reason in said)
     assert state.phase == "succeeded" and exit_code(state) == 0
     assert min(float(trial.params["x"]) for trial in state.trials if trial.phase == "succeeded") == min(
         float(trial.params["x"]) for trial in state.trials
@@ -226,6 +228,7 @@ def test_a_run_that_was_submitted_before_its_driver_died_is_stopped_with_the_swe
     state = drive(engine, folder)
     assert engine.starts == ["s-t1", "s-t2"] and "s-t2" in engine.stops
     assert state.trials[1].phase == ("pruned" if stop is None else "stopped")
+    assert stop is not None or state.trials[1].reason == "the sweep had reached its target"
     assert exit_code(state) == (0 if stop is None else 143)
 
 

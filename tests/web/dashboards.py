@@ -12,6 +12,7 @@ import longboat
 from longboat.core.runs import RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
+from longboat.engines.local.settings import LocalSettings
 from longboat.web.access import AccessRules
 from longboat.web.app import Dashboard, make_app
 from longboat.web.events import EventLog
@@ -27,8 +28,9 @@ BEARER = {"authorization": f"Bearer {RULES.token}"}
 class AskedDashboard:
     """A dashboard whose watchers look when a test says so."""
 
-    def __init__(self, home: Path, *, readonly: bool = False) -> None:
-        self.engine = LocalEngine(home, environment={**os.environ, "LONGBOAT_HOME": str(home)})
+    def __init__(self, home: Path, *, readonly: bool = False, gpu_hour: float = 0.0) -> None:
+        environment = {**os.environ, "LONGBOAT_HOME": str(home)}
+        self.engine = LocalEngine(home, environment=environment, settings=LocalSettings(gpu_hour=gpu_hour))
         self.place = ShownPlace(LOCAL, TITLE, LOCAL, self.engine)
         self.watchers = Watchers([self.place], EventLog())
         self.app = make_app(Dashboard(self.watchers, RULES, readonly=readonly))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -34,13 +33,6 @@ PAGES = (
     "compare",
 )
 COMPARED = "compare?run=local/tried-t1&run=local/tried-t2"
-TRIED = """
-import time
-import longboat
-for step in range(9):  # a launcher notes what a run of more than a second runs in
-    longboat.step(step, loss=longboat.params()["lr"] / (step + 1))
-    time.sleep(0.25)
-"""
 POOLS = b"pools: [{name: a, max: 2, price: 2.0, boot: 2m, machine: {cpus: 64, memory: 512Gi, gpus: 8}}]"
 OWNED = "<script>document.title='owned'</script>"
 HOSTILE = f"<img src=x onerror=document.title='owned'> \x1b[31mred\x1b[0m \x07 {OWNED}"
@@ -64,16 +56,13 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterato
     dashboard.environment["LONGBOAT_GPUS"] = "0,1,2"  # stated ones
     dashboard.run("kept", RAISES)
     dashboard.wait_for("kept", "failed")
-    (dashboard.folder / "tried.py").write_text(TRIED)
-    swept = dashboard.longboat("sweep", "-n", "tried", "--param", "lr=0.1,0.3", "-q", "tried.py")
-    assert swept.returncode == 0, swept.stderr
+    dashboard.sweep()
     dashboard.start()
     try:
         yield dashboard
     finally:
         dashboard.stop()
-        for row in json.loads(dashboard.longboat("ps", "-a", "-o", "json").stdout or "[]"):
-            dashboard.longboat("rm", row["name"], "--force", "--yes")
+        dashboard.remove_runs()
 
 
 @pytest.fixture
@@ -348,20 +337,6 @@ def test_what_if_replays_a_trace_while_sliders_move(page: Any) -> None:
         page.wait_for_timeout(50)
     panel.get_by_role("button", name="Reset").click()
     panel.get_by_text("as it is").nth(2).wait_for()
-
-
-def test_trials_side_by_side_and_the_sweep_that_they_are_of(page: Any) -> None:
-    open_page(page, COMPARED)
-    table = page.get_by_role("region", name="Runs side by side")
-    table.get_by_text("What they ran in").wait_for()
-    assert "params.lr" in table.inner_text() and "GPU-h" not in table.inner_text(), "nothing is known of GPUs"
-    open_page(page, "sweep/local/tried")
-    page.locator(".lead").get_by_text("Best: loss").wait_for()
-    page.keyboard.press("b")
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", level=1, name="tried-t1").wait_for()
-    open_page(page, "sweeps")
-    row_of(page, "tried").get_by_text("2 of 2").wait_for()
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)])

@@ -14,6 +14,13 @@ from pathlib import Path
 from typing import IO, Any
 
 PROGRAM = str(Path(sys.executable).parent / "longboat")
+TRIED = """
+import time
+import longboat
+for step in range(9):  # a launcher notes what a run of more than a second runs in
+    longboat.step(step, loss=longboat.params()["lr"] / (step + 1))
+    time.sleep(0.25)
+"""
 PATIENCE_S = 60.0
 """For what takes a second on a machine that does nothing else."""
 
@@ -74,6 +81,16 @@ class Dashboard:
         (self.folder / f"{name}.py").write_text(script)
         done = self.longboat("run", "-d", "--id", name, *options, f"{name}.py")
         assert done.returncode == 0, done.stderr
+
+    def sweep(self) -> None:
+        """Run a sweep of two trials, `tried`, to its end."""
+        (self.folder / "tried.py").write_text(TRIED)
+        done = self.longboat("sweep", "-n", "tried", "--param", "lr=0.1,0.3", "-q", "tried.py")
+        assert done.returncode == 0, done.stderr
+
+    def remove_runs(self) -> None:
+        for row in json.loads(self.longboat("ps", "-a", "-o", "json").stdout or "[]"):
+            self.longboat("rm", row["name"], "--force", "--yes")
 
     def status(self, name: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.longboat("status", name, "-o", "json").stdout)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.conftest import s3 as s3
+from tests.storage.realstores import Running
 from tests.workbench.conftest import Longboat, fetch
 
 WRITER = """
@@ -69,6 +71,36 @@ def test_ends_by_itself_when_nobody_looks(longboat: Longboat, programs: Path, ho
     assert opened.stdout.startswith("http://127.0.0.1:")
     assert "board succeeded" in opened.stderr
     assert "nobody used it for 4 s" in longboat("logs", "board").stdout + longboat("logs", "board").stderr
+
+
+@pytest.mark.frameworks
+@pytest.mark.stores
+def test_a_store_that_cannot_be_read_is_told(
+    longboat: Longboat, programs: Path, s3: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the page is merely empty."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    opened = longboat("board", "-d", "--logs", "cnn=s3://no-such-bucket/logs")
+    assert opened.returncode == 0, opened.stderr
+    assert "note: s3://no-such-bucket/logs/ cannot be read: there is no bucket no-such-bucket" in opened.stderr
+    # Who names no port gets the board that is open, and hears it too.
+    again = longboat("board", "-d", "--idle", "2h", "--logs", "cnn=s3://no-such-bucket/logs")
+    assert again.stdout == opened.stdout and "no bucket" in again.stderr
+
+
+@pytest.mark.frameworks
+def test_a_store_that_does_not_answer_keeps_no_board_from_opening(
+    longboat: Longboat, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        opened = longboat("board", "-d", "--logs", "cnn=s3://data/logs")
+    assert opened.returncode == 0, opened.stderr
+    assert "the object store has not answered for 5 s" in opened.stderr
+    assert json.loads(fetch(opened.stdout.strip() + "data/runs")) == []
 
 
 def test_without_tensorboard_it_says_how_to_get_it(longboat: Longboat, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+import msgspec
 import pytest
 
 from longboat.core.errors import UsageError
@@ -39,6 +40,15 @@ def test_boards_of_the_same_runs_are_the_same() -> None:
     one = board_job(BoardSelection(runs="/r", names=("a",)), HOUR)
     assert is_same(one, board_job(BoardSelection(runs="/r", names=("a",)), HOUR))
     assert not is_same(one, board_job(BoardSelection(runs="/r", names=("b",)), HOUR))
+    named = ServerOptions(idle_s=60, port=7000, is_exact=True)
+    there = board_job(BoardSelection(runs="/r", names=("a",)), named)
+    odd = msgspec.structs.replace(one, roles=(msgspec.structs.replace(one.roles[0], run="exec 'x"),))
+    assert not is_same(odd, one), "what a record says is anybody's word"
+    assert is_same(there, one), "who names no port gets the one that is open, wherever it is"
+    assert not is_same(one, there), "who names one gets that"
+    assert is_same(there, there)
+    outside = ServerOptions(idle_s=60, port=7000, is_exact=True, is_open=True)
+    assert not is_same(there, board_job(BoardSelection(runs="/r", names=("a",)), outside))
 
 
 def test_a_job_keeps_what_it_needs_and_loses_what_a_person_does_not() -> None:

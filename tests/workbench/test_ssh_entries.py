@@ -41,6 +41,18 @@ def test_the_program_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ssh_config.program("/x/longboat/__main__.py") == [sys.executable, "-m", "longboat"]
 
 
+def test_an_editor_that_was_started_elsewhere_finds_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"LONGBOAT_HOME": "my home", "KUBECONFIG": f"a:{tmp_path}/b:", "LONGBOAT_ENGINE": "local"}
+    assert ssh_config.kept_variables(given) == [
+        "env",
+        f"LONGBOAT_HOME={tmp_path}/my home",
+        "LONGBOAT_ENGINE=local",
+        f"KUBECONFIG={tmp_path}/a:{tmp_path}/b:",
+    ]
+    assert ssh_config.kept_variables({}) == []
+
+
 class Foreign:
     """An engine with a run that somebody else submitted."""
 

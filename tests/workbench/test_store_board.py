@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from longboat.core.errors import LongboatError
+from longboat.core.jobs import Checkpoints, Job
+from longboat.engines.kubernetes.manifests.volumes import run_folder
+from longboat.engines.kubernetes.records import Record
+from longboat.launcher.workbench.store_events import named_url
 from longboat.storage.stores.registry import open_store
 from longboat.storage.urls import object_url
-from longboat.workbench.stores import is_passed, named_stores
+from longboat.workbench.stores import credentials, is_passed, named_stores, stores_of
+from tests.engines.kubernetes.manifest_samples import UID, job, record, role
 from tests.storage.conftest import store as store
 from tests.storage.realstores import ALONE, KEYS, Running
+from tests.sweeps.kubernetes.memory_cluster import MemoryCluster
 from tests.workbench.conftest import fetch
 from tests.workbench.test_board import WRITER
 from tests.workbench.test_pods import COMMAND_TIMEOUT_S, Bench, wait_for
@@ -27,6 +35,11 @@ SAVES = "import longboat\nwith longboat.checkpoint(7) as folder:\n" + "".join(
 
 def test_addresses_as_they_are_given() -> None:
     assert named_stores(["s3://data/logs/cnn/", "old=gs://data/x"]) == ("cnn=s3://data/logs/cnn/", "old=gs://data/x")
+    for word, pair in (
+        ("s3://data/a=1/lr=0.1", ("lr=0.1", "s3://data/a=1/lr=0.1")),
+        ("old=az://data/d=e", ("old", "az://data/d=e")),
+    ):
+        assert [*map(named_url, named_stores([word]))] == [pair], "as the board's own program reads it"
     for word in ("https://h/x", "cnn", "a/b=s3://data/x", "=s3://data/x", "..=s3://data/x", "s3://u:p@data/x", ""):
         with pytest.raises(LongboatError):
             named_stores([word])
@@ -75,3 +88,42 @@ def test_a_board_over_an_object_store(bench: Bench, programs: list[str], store: 
     assert KEYS["AWS_SECRET_ACCESS_KEY"] not in json.dumps(objects)
     assert bench("rm", "board", "cnn").returncode == 0
     assert bench.place.traces("board", "") == []
+
+
+class Caller:
+    """An engine, as far as it is asked: who calls, and the cluster."""
+
+    def __init__(self, client: Any = None, **environment: str) -> None:
+        self.client, self.environment = client, environment
+
+
+def test_only_what_leads_to_the_stores_that_are_read_is_given_to_the_pod(home: Path) -> None:
+    caller: Any = Caller(AWS_SECRET_ACCESS_KEY="a", AZURE_CLIENT_SECRET="b", GOOGLE_CLOUD_PROJECT="c", PATH="/bin")
+    assert [each.name for each in credentials(caller, ("cnn=s3://data/x",))] == ["AWS_SECRET_ACCESS_KEY"]
+    assert [each.name for each in credentials(caller, ("a=gs://x/y", "lr=1=az://x/y"))] == [
+        "AZURE_CLIENT_SECRET",
+        "GOOGLE_CLOUD_PROJECT",
+    ]
+
+
+def run_of(name: str, **fields: Any) -> Record:
+    job = Job(name=name, roles=(role(**fields),), ends=("worker",), checkpoints=Checkpoints(to="s3://data/all"))
+    return record(job, checkpoint_store=f"s3://data/all/{run_folder(name, UID)}")
+
+
+def test_what_one_run_lacks_hides_no_other(home: Path) -> None:
+    """Whoever may write a record would else decide that nobody sees any curves."""
+    client: Any = MemoryCluster()
+    odd = record(job(name="odd"), checkpoint_store="s3://elsewhere/x", checkpoint_dir="/etc")
+    for made in (run_of("cnn"), run_of("theirs", env={"AWS_ENDPOINT_URL": "http://s3.example.org"}), odd):
+        labels = {"app.kubernetes.io/managed-by": "longboat", "longboat.dev/kind": "run", "longboat.dev/run": made.name}
+        meta = {"name": made.name, "namespace": "default", "labels": labels}
+        data = {"record": msgspec.json.encode(made).decode(), "state": "{}"}
+        client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+    caller: Any = Caller(client)
+    notices: list[str] = []
+    pairs = stores_of(caller, ("cnn", "theirs", "odd"), notices.append)
+    assert pairs == stores_of(caller, ("cnn",), notices.append) == (f"cnn=s3://data/all/{run_folder('cnn', UID)}",)
+    assert len(notices) == 2 and "a record does not decide where credentials go" in notices[0] + notices[1]
+    with pytest.raises(LongboatError, match="where credentials go"):
+        stores_of(caller, ("theirs",), notices.append)

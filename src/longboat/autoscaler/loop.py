@@ -106,7 +106,7 @@ class AutoscalerLoop:
         before = time.process_time()
         snapshot = self._marks.filled(observed.snapshot)
         plan = decide(snapshot, self.config.settings, observed.now)
-        self._marks.keep(plan)
+        self._marks.keep(plan, observed.snapshot)
         decide_s = time.process_time() - before
         if not self.config.is_dry:
             nodes, machines = observed.objects.get("Node", []), observed.instances

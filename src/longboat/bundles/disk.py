@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from longboat.bundles import durable
-from longboat.core.errors import EngineError
+from longboat.core.errors import OUTPUT_WAITS, EngineError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -37,9 +37,9 @@ def full_disk(path: str) -> str | None:
         return None
     free = (there.f_bfree if os.geteuid() == 0 else there.f_bavail) * there.f_frsize
     if there.f_blocks and free < _LEAST:
-        return f"the disk of {path} is full: output waits until there is room"
+        return f"the disk of {path} is full: {OUTPUT_WAITS} there is room"
     if there.f_files and not there.f_favail:
-        return f"the disk of {path} can hold no more files: output waits until some are removed"
+        return f"the disk of {path} can hold no more files: {OUTPUT_WAITS} some are removed"
     return None
 
 

@@ -17,7 +17,7 @@ from longboat.cli.output.log_printer import LinePrinter
 from longboat.cli.output.tables import show_metrics
 from longboat.cli.output.terminal import clean, paint, say
 from longboat.cli.output.times import show_duration
-from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
+from longboat.core.errors import OUTPUT_WAITS, RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
 from longboat.core.runs import LogQuery, RunStatus, latest_step
 from longboat.core.words import counted
 from longboat.engines.engine import Engine
@@ -115,6 +115,7 @@ class RunWatcher:
         self.changed = time.monotonic()
         self.told = ""
         self.counted, self.counted_at = "", 0.0
+        self.is_waiting = False  # for room on a full disk
         self.interrupts = 0
         self.lock = threading.Lock()  # who shows the log looks too, when a new attempt speaks
         self.asked: SimpleQueue[str] = SimpleQueue()
@@ -184,6 +185,7 @@ class RunWatcher:
     def _report(self, run: RunStatus) -> None:
         if run.reason == BEING_STARTED:
             return
+        self.tell_waiting_output(run)
         waits = run.phase in ("pending", "recovering") and not self.ran < run.attempt <= self.shown
         now = (run.phase, run.attempt, _words(run.reason) if waits else "")
         before, self.seen = self.seen, now
@@ -208,6 +210,13 @@ class RunWatcher:
             )
         elif before[0] == "pending":
             self.tell(f"longboat: {run.name} is {run.phase}")
+
+    def tell_waiting_output(self, run: RunStatus) -> None:
+        """Print that a full disk holds up the output, once: the log alone would look like a hang."""
+        is_waiting = OUTPUT_WAITS in run.reason
+        if is_waiting and not self.is_waiting and not self.quiet:
+            self.tell(f"longboat: {run.name} is {run.phase}: {clean(run.reason)}")
+        self.is_waiting = is_waiting
 
     def tell_slow_start(self, run: RunStatus) -> None:
         """Print why a start takes long, such as an image that cannot be pulled; once for each reason.

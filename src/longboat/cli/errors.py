@@ -14,7 +14,15 @@ from pathlib import Path
 import click
 
 from longboat.cli.output.terminal import paint
-from longboat.core.errors import INTERRUPTED_EXIT, EngineError, InternalError, JobError, LongboatError, UsageError
+from longboat.core.errors import (
+    INTERRUPTED_EXIT,
+    EngineError,
+    InternalError,
+    JobError,
+    LongboatError,
+    NotFound,
+    UsageError,
+)
 from longboat.core.words import nearest
 
 BROKEN_PIPE_EXIT = 141
@@ -34,6 +42,8 @@ def report(error: BaseException) -> int:
         return INTERRUPTED_EXIT
     if isinstance(error, click.ClickException):
         error = from_click(error)
+    if isinstance(error, OSError):
+        error = from_system(error) or error
     if isinstance(error, OSError) and error.filename is None and (reason := stdout_problem()):
         error = lost_output(reason)
     if not isinstance(error, LongboatError):
@@ -61,6 +71,29 @@ def stdout_problem() -> str | None:
 
 def lost_output(reason: str, hint: str | None = None) -> EngineError:
     return EngineError(f"cannot write to stdout: {reason}", hint=hint)
+
+
+def from_system(error: OSError) -> LongboatError | None:
+    """What no command can help: the current folder is gone, or the home is not for this user. None: it is a bug."""
+    from longboat.engines.shared.files import disk_error
+    from longboat.engines.shared.home import Home
+
+    if error.filename is None and isinstance(error, FileNotFoundError) and not is_folder_there():
+        return NotFound("the current folder is not there any more", hint="cd to a folder that is, then try again")
+    named = error.filename if isinstance(error.filename, str) else ""
+    is_home = named and is_folder_there() and Path(named).is_relative_to(Home().root)
+    if not is_home or isinstance(error, (FileNotFoundError, FileExistsError)):  # these are ours: we made the names
+        return None
+    return disk_error(error, f"use {named}").with_traceback(error.__traceback__)
+
+
+def is_folder_there() -> bool:
+    """Whether the current folder still is; a shell stays in one that was removed."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def show_error(message: str, hint: str | None) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 MOST_BYTES = 64 << 20  # the list of all machine types of a region has about 10 MiB
 _MOST_WORDS = 1 << 20  # of an answer that says what went wrong
 TIMEOUT_S = 60.0  # without a byte; changes are orders, which are answered before they are done
+_TOKEN = re.compile(r"[!-~]+")
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Between questions of who is patient: half a minute in all, which a restart of a front end, or a network, takes."""
 LONGEST_PAUSE_S = 60.0  # that a cloud may ask for by Retry-After: its limits are by the minute
@@ -89,8 +90,10 @@ class RestClient:
 
     def _send(self, method: str, target: str, token: str, body: Body | None, headers: Mapping[str, str]) -> RestAnswer:
         url = target if "://" in target else self.base + target
-        if urlsplit(url)[:2] != urlsplit(self.base)[:2]:
-            raise RestFault(0, "OtherHost", f"{self.base} names another host: {urlsplit(url).netloc[:100]}")
+        if _place(url) != _place(self.base):
+            raise RestFault(0, "OtherHost", f"{self.base} names another host: {_place(url)[1][:100]}")
+        if not _TOKEN.fullmatch(token):  # urllib would print it
+            raise RestFault(401, "NoToken", "what the credentials gave is no token: it has other than plain characters")
         data = None if body is None else json.dumps(body).encode()
         sent = {"User-Agent": "longboat", "Accept": "application/json", "Authorization": f"Bearer {token}", **headers}
         if data is not None:
@@ -110,12 +113,20 @@ class RestClient:
             raise RestFault(0, "NoAddress", f"{self.base[:100]}: {error}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise RestFault(0, BROKEN, f"{urlsplit(url).netloc}: {reason}") from None
+            raise RestFault(0, BROKEN, f"{_place(url)[1]}: {reason}") from None
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Scheme and host."""
+    try:
+        return urlsplit(url)[:2]
+    except ValueError as error:
+        raise RestFault(0, "NoAddress", f"{url[:100]}: {error}") from None
 
 
 def _pause(text: str) -> float:
     """Seconds; a date is not understood, and no cloud writes one."""
-    return min(float(text), LONGEST_PAUSE_S) if text.isdigit() and len(text) < 6 else 0.0
+    return min(float(text), LONGEST_PAUSE_S) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
 
 
 def _lower(headers: Any) -> dict[str, str]:

@@ -44,7 +44,7 @@ def merge(existing: str, added: str, name: str, *, is_current: bool = False) -> 
     context = extra.entry("contexts", chosen)
     if context is None:
         raise UsageError("the cluster's kubeconfig has no current context")
-    names = {"clusters": name, "users": f"{name}-admin", "contexts": name}
+    names = _names(name)
     bodies: dict[str, Any] = {"contexts": context}
     for plural in ("clusters", "users"):
         bodies[plural] = extra.entry(plural, extra.field(context, _LISTS[plural]))
@@ -62,18 +62,28 @@ def merge(existing: str, added: str, name: str, *, is_current: bool = False) -> 
     return file.dump()
 
 
+def _names(name: str) -> dict[str, str]:
+    return {"clusters": name, "users": f"{name}-admin", "contexts": name}
+
+
 def _refuse_others(file: _Document, extra: _Document, names: Mapping[str, str], cluster: Any) -> None:
     """Refuse to overwrite entries of our names that neither carry our mark nor are of the same cluster."""
-    name = names["contexts"]
-    context = file.entry("contexts", name)
+    context = file.entry("contexts", names["contexts"])
+    own = file.field(context, "cluster") if context else ""
+    is_same = context is not None and _identity(file, own) == _fields(extra, cluster)
+    _check_names(file, names, is_same=is_same)
+
+
+def _check_names(file: _Document, names: Mapping[str, str], *, is_same: bool) -> None:
+    """`is_same`: the context that has our name is of this very cluster, whoever made it."""
+    context = file.entry("contexts", names["contexts"])
     own = {plural: file.field(context, _LISTS[plural]) for plural in ("clusters", "users")} if context else {}
-    is_ours = context is not None and file.is_marked(context)
-    is_same = context is not None and _identity(file, own["clusters"]) == _fields(extra, cluster)
+    is_ours = is_same or (context is not None and file.is_marked(context))
     for plural, entry_name in names.items():
         if file.entry(plural, entry_name) is None:
             continue
         is_referred = plural == "contexts" or own.get(plural) == entry_name
-        if not (is_referred and (is_ours or is_same)):
+        if not (is_referred and is_ours):
             raise UsageError(
                 f"the kubeconfig has an entry {entry_name} in {plural} that Longboat did not make",
                 hint="give the cluster another name, or rename that entry: kubectl config rename-context",
@@ -204,16 +214,22 @@ def put_context(added: str, name: str, environment: Mapping[str, str], *, is_cur
 
 
 def check_name(name: str, environment: Mapping[str, str]) -> None:
-    """Raises UsageError where `put_context` would find the name taken by a context that Longboat did not make."""
+    """Raises UsageError where `put_context` would find the name of a new cluster taken, and KubeconfigError where it
+    could not read the file.
+    """
     path = files_of(environment)[0]
     with disk(f"read {path}"):
-        file = _Document(path.read_text(encoding="utf-8") if path.exists() else "")
-    context = file.entry("contexts", name)
-    if context is not None and not file.is_marked(context):
-        raise UsageError(
-            f"the kubeconfig has a context {name} that Longboat did not make",
-            hint="give the cluster another name, or rename that context: kubectl config rename-context",
-        )
+        before = path.read_bytes() if path.exists() else b""
+    _check_names(_read(path, before), _names(name), is_same=False)
+
+
+def _read(path: Path, data: bytes) -> _Document:
+    try:
+        return _Document(data.decode())
+    except UnicodeDecodeError:
+        raise KubeconfigError(f"{path}: not UTF-8") from None
+    except KubeconfigError as error:
+        raise KubeconfigError(f"{path}: {error.message}", hint=error.hint) from None
 
 
 def drop_context(name: str, environment: Mapping[str, str]) -> Path | None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from longboat.clusters.admin_kubeconfig import admin_kubeconfig_of
 from longboat.clusters.apply import nodes as cluster_nodes
+from longboat.clusters.apply.answers import answered
+from longboat.clusters.apply.etcd_members import remove_member
 from longboat.clusters.apply.execute import Execution
 from longboat.clusters.apply.step_log import Listener, StepEvent, StepFailure
 from longboat.clusters.hosts.connection import Content, FilePart, HostConnection, check
@@ -148,8 +150,18 @@ class ClusterUp:
         if step.kind == "init":
             own = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
             return kubeadm.as_text(kubeadm.init_documents(self._spec, host, facts, own))
+        if host.role == "control-plane" and not kubeadm.has_begun(facts):
+            self._make_room(host.name)
         ticket = self._tokens.ticket(is_control_plane=host.role == "control-plane")
         return kubeadm.as_text(kubeadm.join_documents(self._spec, host, facts, ticket))
+
+    def _make_room(self, name: str) -> None:
+        """etcd still has the member of a control plane that was lost and is made anew under its name, and kubeadm waits
+        for it in vain. One that is alive elsewhere is left alone: kubeadm refuses a second.
+        """
+        nodes = answered(lambda: cluster_nodes.read_nodes(self._control))
+        if not any(node.name == name and node.is_ready for node in nodes):
+            remove_member(self._control, name)
 
     def _certificates(self, key: str) -> bytes:
         host = self._spec.control_planes[0]

@@ -16,7 +16,7 @@ from longboat.specs.dump import job_to_mapping
 
 LONGEST_GAP_S = 600.0
 """Between samples of a rank: they are ten seconds apart, and of long runs only every second, fourth, ... is kept."""
-OWN = ("name", "labels.trial", "labels.sweep")
+OWN = ("name", "labels.trial", "labels.sweep", "labels.sweep-uid")
 """What is never the same, and says nothing."""
 
 
@@ -58,15 +58,18 @@ def compare_runs(
     code: Sequence[CodeChange],
     now: float,
     *,
-    gpu_hour: float | None = None,
+    prices: Sequence[float | None] = (),
 ) -> RunComparison:
-    """Put runs side by side. `gpu_hour`: the price of one GPU for an hour."""
+    """Put runs side by side. `prices`: of one GPU for an hour, where each of them ran; 0: one's own."""
     hours = [gpu_hours(run, now) for run in runs]
     figures: dict[str, tuple[Any, ...]] = {
         "phase": tuple(run.phase for run in runs),
         "seconds": tuple(_seconds(run, now) for run in runs),
         "gpu_hours": tuple(hours),
-        "cost": tuple(None if gpu_hour is None or held is None else round(held * gpu_hour, 2) for held in hours),
+        "cost": tuple(
+            round(held * price, 2) if held is not None and price else None
+            for held, price in itertools.zip_longest(hours, prices)
+        ),
         "gpu_kwh": tuple(energy_kwh(each) for each in metrics),
         "attempts": tuple(run.attempt + 1 for run in runs),
         "exit_code": tuple(run.exit_code for run in runs),

@@ -113,6 +113,9 @@ class CheckpointDamaged(EngineError):
     """`checkpoint verify` has found that a checkpoint is not what was written."""
 
 
+OUTPUT_WAITS = "output waits until"
+"""In what is said of a full disk: the run goes on once there is room."""
+
 RUN_TIMEOUT_EXIT = 207
 """Exit code of a run ended by its own `timeout`."""
 
@@ -128,7 +131,7 @@ RUN_STOPPED_EXIT = 143
 RUN_HANG_EXIT = 210
 """Exit code of a run ended because a rank made no progress for longer than `stall`."""
 
-LAUNCHER_KILLED_EXIT = 137
+LAUNCHER_KILLED_CODE = 137
 """What the kernel leaves of a launcher that is killed in a pod. None ends so itself where its Job makes another pod."""
 
 RUN_REPLACED_EXIT = 213

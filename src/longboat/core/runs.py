@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from longboat.core.jobs import Job, Value
+from longboat.core.jobs import Job, Scalar, Value
 
 Phase = Literal["pending", "starting", "running", "recovering", "succeeded", "failed", "stopped"]
 REPLICA_OF = "longboat.dev/service"
@@ -156,6 +156,7 @@ class RunStatus(Value, frozen=True):
     user: str = ""
     command: str = ""
     labels: dict[str, str] = {}
+    params: dict[str, Scalar] = {}  # of a trial, or given by the job
     priority: int = 0
     step: int | None = None  # the highest that a rank reported
     metrics: dict[str, float] = {}  # what that rank reported with it

@@ -149,6 +149,8 @@ class HostReport(Value, frozen=True):
     """Why what follows is not known; empty: it was read to its end."""
     certificates: tuple[tuple[str, float], ...] = ()
     """Name and seconds since the epoch at which it ends."""
+    members: tuple[str, ...] | None = None
+    """Of etcd, as this control plane lists them; None: not known, or it is none."""
     xids: tuple[tuple[str, int], ...] = ()
     """PCI address and Xid of errors in the kernel's log, each pair once."""
     has_kernel_log: bool = False

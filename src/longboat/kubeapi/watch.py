@@ -174,7 +174,8 @@ class Reflector(Generic[T]):
 
     `on_change` is called in that thread for every change, deletions that were missed included. If it raises, that is
     noted in `handler_trouble`, and the change is told again with the next news. `kept`: what stays in memory of an
-    object after its change was told; a deletion that was missed is told with that.
+    object after its change was told; a deletion that was missed is told with that. `is_optional`: who may not see it
+    from the start is not to be asked again and again.
     """
 
     def __init__(
@@ -190,9 +191,10 @@ class Reflector(Generic[T]):
         on_change: Callable[[Change[T]], None] | None = None,
         silence_s: float = SILENCE_S,
         kept: Callable[[T], T] = lambda item: item,
+        is_optional: bool = False,
     ) -> None:
         self._client = client
-        self._kept = kept
+        self._kept, self._is_optional = kept, is_optional
         self._scope = WatchScope(kind, namespace, everywhere, labels, fields, into)
         self._on_change = on_change
         self._silence_s = silence_s
@@ -292,6 +294,8 @@ class Reflector(Generic[T]):
                 self.version = ""
             except ApiError as error:
                 self._note(error)
+                if self._is_optional and isinstance(error, Forbidden) and not self.is_synced:
+                    return
                 asked_s = float(error.details.get("retryAfterSeconds") or 0.0)
             except Exception as error:
                 # A token file that cannot be read, a plugin that is gone, no memory, an event nobody foresaw: a thread

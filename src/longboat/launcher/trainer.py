@@ -43,6 +43,7 @@ _trace = os.environ.get("LONGBOAT_TRACE_STEPS", "")  # in a drill: ATTEMPT:STEP,
 _HOLD_S = 60.0  # the kill comes within seconds; should it fail, the training goes on
 _stop_seen = False
 _listens = False
+_warned: set[str] = set()
 _files: dict[str, str] = {}  # by name: what is put into the checkpoint that is completed next
 
 
@@ -124,7 +125,7 @@ class checkpoint:
             parent = checkpoint_dir()
             name = "step-%d" % self._number
             try:
-                _check_fence(parent)
+                _check_fence(parent, self._number)
                 self._folder = os.path.join(parent, _temporary_name(name))
                 os.mkdir(self._folder)
                 self._final = os.path.join(parent, name)
@@ -169,8 +170,10 @@ def _attempt() -> int:
     return _number(("LONGBOAT_ATTEMPT",), 0)
 
 
-def _check_fence(parent: str) -> None:
-    """Raise OSError if a newer attempt has written its fence, `.attempt-K`."""
+def _check_fence(parent: str, number: int = 0) -> None:
+    """Raise OSError for a step that no checkpoint has, and if a newer attempt has written its fence, `.attempt-K`."""
+    if not 0 <= number < 10**18:
+        raise OSError(0, "steps count from 0, with at most 18 digits")
     numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
     newest = max([int(number) for number in numbers if number.isdigit()] or [-1])
     if newest > _attempt():
@@ -262,12 +265,12 @@ def _attempt_of(folder: str) -> int:
 
 
 def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe is refused, and not waited for
     try:
         os.fsync(descriptor)
-    except OSError:
+    except OSError as error:
         if not os.path.isdir(path):  # some network file systems refuse it for folders
-            raise
+            raise OSError(error.errno, error.strerror, path) from None
     finally:
         os.close(descriptor)
 
@@ -334,6 +337,8 @@ def _number_of(value: Any) -> float | None:
     try:
         return float(value)
     except Exception:
+        if value is not None:
+            _warn("a metric is not a number but a %s, and is not kept" % type(value).__name__)
         return None
 
 
@@ -343,9 +348,6 @@ def _number(names: tuple[str, ...], otherwise: int) -> int:
         if text.isdigit():
             return int(text)
     return otherwise
-
-
-_warned: set[str] = set()
 
 
 def _warn(text: str) -> None:

@@ -14,6 +14,10 @@ from typing import NamedTuple
 WIDTH, HEIGHT, MARGIN = 900, 220, 64  # of one panel
 COLUMNS = 400  # of a curve in SVG
 COLOURS = ("#14639c", "#c4541a", "#2e7d32", "#8e24aa", "#b8860b", "#00838f", "#ad1457", "#5d4037")
+DASHES = ("", "7 3", "2 3", "9 3 2 3")
+"""Curves differ by these too: twenty have no twenty colours, and not everybody sees them."""
+NAME_PX, MOST_NAMED, LONGEST_NAME = 7, 14, 28
+"""The names of several curves stand at the right, one below the other, as far as there is room."""
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Bits of a braille pattern, by column and row of its dots."""
 _BLANK = 0x2800
@@ -64,11 +68,17 @@ def columns_of(curve: Curve, frame: Frame, count: int) -> list[tuple[float, floa
     return columns
 
 
-def text_curve(curve: Curve, *, width: int, height: int, is_ascii: bool = False) -> list[str]:
-    """One curve as lines of this many characters, with its scale at the left and the first and last x below."""
-    frame = frame_of([curve])
-    if frame is None:
+def text_curve(
+    curve: Curve, *, width: int, height: int, is_ascii: bool = False, frame: Frame | None = None
+) -> list[str]:
+    """One curve as lines of this many characters, with its scale at the left and the first and last x below.
+
+    `frame`: that of several curves, which are then drawn to one scale.
+    """
+    own = frame_of([curve])
+    if own is None:
         return ["(no finite value)"]
+    frame = frame or own
     labels = [f"{value:.4g}" for value in (frame.high, (frame.high + frame.low) / 2, frame.low)]
     room = max(map(len, labels))
     columns = max(width - room - 2, 8)
@@ -138,25 +148,34 @@ def _panel(name: str, curves: Sequence[Curve], top: int) -> str:
     head = f'<text x="{MARGIN}" y="{top - 8}" font-weight="bold">{_text(name)}</text>'
     if frame is None:
         return f'{head}<text x="{MARGIN}" y="{top + 14}">no finite value</text>'
+    names = [_shortened(curve.name) for curve in curves] if len(curves) > 1 else []
+    right = min(WIDTH - MARGIN, WIDTH - 36 - NAME_PX * max(map(len, names), default=0))
     axes = (
-        f'<path d="M{MARGIN},{top} V{bottom} H{WIDTH - MARGIN}" fill="none" stroke="#333333"/>'
+        f'<path d="M{MARGIN},{top} V{bottom} H{right}" fill="none" stroke="#333333"/>'
         f'<text x="{MARGIN - 6}" y="{top + 10}" text-anchor="end">{frame.high:.4g}</text>'
         f'<text x="{MARGIN - 6}" y="{bottom}" text-anchor="end">{frame.low:.4g}</text>'
         f'<text x="{MARGIN}" y="{bottom + 16}">{frame.left:g}</text>'
-        f'<text x="{WIDTH - MARGIN}" y="{bottom + 16}" text-anchor="end">{frame.right:g}</text>'
+        f'<text x="{right}" y="{bottom + 16}" text-anchor="end">{frame.right:g}</text>'
     )
     lines = []
     for at, curve in enumerate(curves):
-        colour = COLOURS[at % len(COLOURS)]
-        lines.append(f'<polyline points="{_polyline(curve, frame, top)}" fill="none" stroke="{colour}"/>')
-        if len(curves) > 1 and at < len(COLOURS):
-            x = WIDTH - MARGIN + 6
-            lines.append(f'<text x="{x}" y="{top + 12 + 15 * at}" fill="{colour}">{_text(curve.name)}</text>')
+        stroke = f'stroke="{COLOURS[at % len(COLOURS)]}" stroke-dasharray="{DASHES[at % len(DASHES)] or "none"}"'
+        lines.append(f'<polyline points="{_polyline(curve, frame, top, right)}" fill="none" {stroke}/>')
+        y = top + 8 + 15 * at
+        if names and at < MOST_NAMED:
+            lines.append(f'<path d="M{right + 6},{y} h22" {stroke} stroke-width="2"/>')
+            lines.append(f'<text x="{right + 32}" y="{y + 4}">{_text(names[at])}</text>')
+    if len(names) > MOST_NAMED:
+        lines.append(f'<text x="{right + 32}" y="{bottom + 8}">{len(names) - MOST_NAMED} more</text>')
     return head + axes + "".join(lines)
 
 
-def _polyline(curve: Curve, frame: Frame, top: int) -> str:
-    wide, scale = (WIDTH - 2 * MARGIN) / COLUMNS, HEIGHT / (frame.high - frame.low)
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+
+
+def _polyline(curve: Curve, frame: Frame, top: int, right: int) -> str:
+    wide, scale = (right - MARGIN) / COLUMNS, HEIGHT / (frame.high - frame.low)
     places = []
     for at, pair in enumerate(columns_of(curve, frame, COLUMNS)):
         for value in dict.fromkeys(pair or ()):

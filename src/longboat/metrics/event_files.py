@@ -82,11 +82,10 @@ class EventFile:
             if at and time.thread_time() > self.until:
                 self.is_behind = True
                 return
-            head = block[at : at + 8]
-            if struct.unpack_from("<I", block, at + 8)[0] != masked(head):
+            length = _length_at(block, at)
+            if length is None:
                 self.is_damaged = True
                 return
-            length = struct.unpack("<Q", head)[0]
             whole = _HEAD + length + _TAIL
             if whole > size - self.offset:
                 return
@@ -103,12 +102,39 @@ class EventFile:
             if (self._count * 2654435761 >> 16) % stride == 0:  # not every n-th: tags come in turns
                 yield data, struct.unpack_from("<I", block, at - _TAIL)[0]
 
+    def skip_to_tail(self) -> None:
+        """Go on with the first record in the last `whole_tail` bytes. Raises OSError.
+
+        Its beginning is told by the checksum of its length, which few other bytes have, and by one that follows it.
+        """
+        with open(self.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = size - self.whole_tail
+            if start <= self.offset:
+                return
+            file.seek(start)
+            block = file.read(2 * MOST_RECORD)
+        for at in range(min(len(block), MOST_RECORD)):
+            length = _length_at(block, at)
+            following = at + _HEAD + (length or 0) + _TAIL
+            if length is not None and (start + following == size or _length_at(block, following) is not None):
+                self.offset, self.is_damaged = start + at, False
+                return
+
     def scalars(self) -> Iterator[tuple[float, int, dict[str, float]]]:
         """Time, step and values by tag of each new record that has scalars. Raises OSError."""
         for record, checksum in self.records():
             event = parse_event(record)  # first: a checksum takes far longer, and most large records have no scalars
             if event is not None and checksum == masked(record):
                 yield event
+
+
+def _length_at(block: bytes, at: int) -> int | None:
+    """The length of the record that begins there; None where none does."""
+    head = block[at : at + 8]
+    if at + _HEAD > len(block) or struct.unpack_from("<I", block, at + 8)[0] != masked(head):
+        return None
+    return int(struct.unpack("<Q", head)[0])
 
 
 def parse_event(data: bytes) -> tuple[float, int, dict[str, float]] | None:

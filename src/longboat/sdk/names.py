@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import RunStatus
 from longboat.core.words import listing, nearest
@@ -21,6 +23,18 @@ def find_run(engine: Engine, text: str, *, is_whole: bool = False) -> RunStatus:
             pass
     names = [run.name for run in engine.list() if text != LATEST or not run.is_replica]
     return engine.status(match(text, names, is_whole=is_whole))
+
+
+def find_training(engine: Engine, text: str) -> RunStatus:
+    """The run that is served, drilled or run once more: never a replica of a service, whose name begins with that of
+    its run, which may be gone. Raises NotFound, UsageError."""
+    if text != LATEST:
+        with contextlib.suppress(NotFound):
+            status = engine.status(text)
+            if status.is_replica:
+                raise UsageError(f"{text} is a replica of a service", hint="longboat serve ls shows its run")
+            return status
+    return engine.status(match(text, [run.name for run in engine.list() if not run.is_replica]))
 
 
 def match(text: str, names: list[str], *, is_whole: bool = False) -> str:

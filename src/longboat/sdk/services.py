@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from longboat.serving.requests import Services
 
 
-MOST_EVENTS = 10  # the latest, of a service that does not get ready: what it meets repeats itself
+MOST_EVENTS = 10  # the latest, of a service that is not well: what it meets repeats itself
+ENDED = " ended: "  # of a replica that nobody had told to: a service may be ready between two of them
 
 
 def services_of(engine: Engine, notice: Callable[[str], None]) -> Services:
@@ -37,7 +38,7 @@ def explain_service(engine: Engine, name: str) -> Explanation | None:
     try:
         services = services_of(engine, lambda text: None)
         status = services.status(name)
-        events = tuple(services.events(name)[-MOST_EVENTS:]) if status.phase != "ready" else ()
+        events = tuple(services.events(name)[-MOST_EVENTS:])
     except LongboatError:
         return None
     served = status.run if status.step is None else f"{status.run}:{status.step}"
@@ -57,7 +58,7 @@ def explain_service(engine: Engine, name: str) -> Explanation | None:
             f"{status.ready} of {status.replicas} replicas ready, {served} is served at {status.url}",
             *(follows if status.follow else ()),
         ),
-        lines=events,
+        lines=events if status.phase != "ready" or any(ENDED in event for event in events) else (),
         next_steps=tuple(steps),
     )
 

@@ -10,8 +10,7 @@ from longboat.core.jobs import Command, Serve, Value
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.shared.home import STEM_LIMIT, check_run_id
 from longboat.serving.service_status import ServiceStatus
-
-"""Leaves room for the number of a replica in a run's name."""
+from longboat.storage.inventory.entries import WANTED
 
 
 class ServiceRequest(Value, frozen=True):
@@ -73,9 +72,12 @@ class Services(Protocol):
         """End the service and everything of it; returns when nothing is left."""
 
 
-def parse_target(text: str) -> tuple[str, int | None]:
-    """RUN or RUN:STEP."""
-    run, colon, step = text.partition(":")
-    if colon and not (step.isascii() and step.isdigit() and len(step) <= 18):
-        raise UsageError(f"{text!r}: {step!r} is not a step", hint="RUN:STEP, for example digits:200")
-    return run, int(step) if colon else None
+def parse_target(text: str) -> tuple[str, str]:
+    """RUN, RUN:STEP, RUN:newest or RUN:promoted; the second is a number or a word, empty where nothing is said."""
+    run, colon, wanted = text.partition(":")
+    match = WANTED.fullmatch(wanted)
+    if colon and match is None:
+        raise UsageError(
+            f"{text!r}: {wanted!r} is not a step", hint=f"{run}:STEP, for example {run}:200; {run}:promoted"
+        )
+    return run, (match[1] or wanted) if match else ""

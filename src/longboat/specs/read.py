@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longboat.core.jobs import Command, Framework, Job, Value
+from longboat.core.jobs import Command, Framework, Job, Retries, Value
 from longboat.specs.assembly import check_contradictions, deciding_command, make_job, role_fields
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import is_secret_name, suggest_name
@@ -18,6 +18,8 @@ from longboat.specs.substitution import substitute
 from longboat.specs.yaml.mapping_file import FileHints, open_at_once, read_mapping, shown_name
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
 
+_FIELDS = {field.name for field in JOB.fields}
+_SCRIPTS = (".py", ".sh", ".bash")
 _MAX_SCRIPT_BYTES = 1 << 20  # only its first comments are read for settings
 
 
@@ -78,7 +80,18 @@ def _check_params(job: Job, root: YamlNode, at: FieldPath) -> None:
 def _read_file(here: Path, path: Path, mistakes: Mistakes) -> YamlNode | None:
     folder = f"name the job file in it, for example {path}/job.yaml"
     hints = FileHints("a job file begins like this: `run: python train.py`", folder=folder)
-    return read_mapping(path, mistakes, hints, here=here)
+    is_script = path.suffix in _SCRIPTS and (here / path).is_file()
+    root = None if is_script else read_mapping(path, mistakes, hints, here=here)
+    is_ours = root is None or not isinstance(root.value, dict) or root.value.keys() <= _FIELDS
+    if is_ours and not is_script:
+        return root
+    from longboat.specs.fields.other_tools import other_file  # not at the start: most job files are ours
+
+    other = other_file(root, shown_name(path))
+    if other is None:
+        return root
+    mistakes.add(SourcePosition(shown_name(path)), "", other.message, hint=other.hint)
+    return None
 
 
 def _job(values: Mapping[str, Any], base: Path, files: Sequence[Path]) -> Job:
@@ -126,7 +139,10 @@ def _derived_name(command: Command, base: Path, files: Sequence[Path]) -> str:
 
 def _notices(values: Mapping[str, Any]) -> tuple[str, ...]:
     names = {name for role in role_fields(values).values() for name, value in (role.get("env") or {}).items() if value}
-    return tuple(
+    retries = values.get("retries")
+    is_never = retries is not None and not retries.count and retries != Retries()
+    never = ("`retries` says how, and no `count`: nothing is tried again",) if is_never else ()
+    return never + tuple(
         f"env.{name} looks like a secret, and values in env are stored with the run; list {name} under secrets instead"
         for name in sorted(names)
         if is_secret_name(name)

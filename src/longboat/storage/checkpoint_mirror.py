@@ -264,12 +264,13 @@ class Mirror:
         contents = self._contents()
         return contents, _best(self._counting(contents))
 
-    def candidates(self, *, with_metrics: bool) -> tuple[list[Candidate], set[int]]:
-        """Complete checkpoints that count, oldest first, and the steps of those that were promoted. Without metrics no
-        marker is read."""
+    def candidates(self, *, most_read: int) -> tuple[list[Candidate], set[int]]:
+        """Complete checkpoints that count, oldest first, and the steps of those that were promoted. Markers of the
+        newest are read, each by a request; only these have metrics."""
         contents, best = self.inventory()
-        names = contents.marks
-        known = self._candidates(best, names, with_metrics=True) if with_metrics else [Candidate(c.step) for c in best]
+        names, first = contents.marks, max(len(best) - most_read, 0)
+        known = [Candidate(copy.step) for copy in best[:first]]
+        known += self._candidates(best[first:], names, with_metrics=True)
         return known, retention.promoted_steps(names)
 
     def read(self, path: str) -> bytes | None:

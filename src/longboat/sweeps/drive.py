@@ -218,13 +218,18 @@ class SweepDriver:
             self.store.write_state(state)
 
     def _going_on(self, state: SweepState, decision: SweepDecision) -> SweepState:
-        trials = [replace(trial, is_pruned=trial.is_pruned or trial.number in decision.prune) for trial in state.trials]
+        trials = [self._cut(trial) if trial.number in decision.prune else trial for trial in state.trials]
         for point in decision.start:
             number = len(trials) + 1
             trials.append(
                 SweepTrial(number=number, params=point, run=self.record.run_name(number), created=time.time())
             )
         return replace(state, trials=tuple(trials))
+
+    def _cut(self, trial: SweepTrial) -> SweepTrial:
+        rung = max((rung for rung in trial.rungs if rung <= (trial.step or 0)), default=0)
+        reason = f"not among the best 1 of {self.sweep.stop.factor} at step {rung}"
+        return replace(trial, is_pruned=True, reason=reason)
 
     def _ending(self, state: SweepState, decision: SweepDecision) -> SweepState:
         """The sweep has ended once everything under way has."""
@@ -246,7 +251,9 @@ class SweepDriver:
             if run is None or not is_trial_of(self.record, run):
                 return replace(trial, phase="pruned" if is_planned else "stopped", ended=time.time())
             trial = self._observe(replace(trial, is_submitted=True, reason=""), run, None)
-        return trial if trial.is_final else replace(trial, is_pruned=is_planned)
+        if trial.is_final or trial.is_pruned == is_planned:
+            return trial
+        return replace(trial, is_pruned=is_planned, reason="the sweep had reached its target" if is_planned else "")
 
     def _observe(self, trial: SweepTrial, run: RunStatus | EngineError | None, metric: Metric | None) -> SweepTrial:
         if trial.is_final or not trial.is_submitted:
@@ -269,7 +276,7 @@ class SweepDriver:
             phase="pruned" if is_pruned else run.phase,
             exit_code=run.exit_code,
             attempts=run.attempt + 1 if run.started is not None else trial.attempts,
-            reason="" if is_pruned else run.reason,
+            reason=trial.reason if trial.is_pruned and (is_pruned or not run.is_final) else run.reason,
             started=run.started,
             ended=run.ended,
         )

@@ -30,8 +30,6 @@ from longboat.engines.shared.home import STEM_LIMIT, Home, check_run_id
 from longboat.engines.shared.stop_request import StopRequest
 from longboat.sweeps.trials import SweepState
 
-"""A trial's run is called NAME-t10000, and the name of a run has 40 characters."""
-
 
 class SweepRecord(Stored, frozen=True):
     """What trials are made of. Immutable."""
@@ -61,6 +59,7 @@ def needs_submitter(record: SweepRecord) -> bool:
 
 
 def check_sweep_name(name: str) -> None:
+    """A trial's run is called NAME-t10000."""
     check_run_id(name)
     if len(name) > STEM_LIMIT:
         raise UsageError(

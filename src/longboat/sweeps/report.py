@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 from longboat.core.jobs import Metric, Range, Scalar, Sweep, Value
-from longboat.specs.fields.sweeps import grid_size
+from longboat.specs.fields.sweeps import grid_size, space_to_mapping
 from longboat.sweeps.decide import best_trial, next_point
 from longboat.sweeps.record import SweepRecord
 from longboat.sweeps.space import Values, is_finite, to_unit
@@ -18,6 +19,8 @@ BINS = 4
 """Values of a range are put together in so many groups."""
 LEAST_TRIALS = 4
 """Fewer trials say nothing about what mattered."""
+LEAST_OF_GROUP = 2
+"""Trials for each value of a parameter, on average: fewer cannot tell its share from chance."""
 
 
 class TrialReport(Value, frozen=True):
@@ -46,6 +49,7 @@ class SweepReport(Value, frozen=True):
     engine: str
     method: str
     metric: Metric | None
+    space: dict[str, Any]  # of each parameter its values, or its range, as in a job file
     planned: int | None  # trials in all, where no stop comes before
     parallel: int
     user: str
@@ -68,6 +72,7 @@ def report_of(record: SweepRecord, state: SweepState) -> SweepReport:
         engine=record.engine,
         method=sweep.method,
         metric=state.metric or sweep.metric,
+        space=space_to_mapping(sweep),
         planned=planned_trials(sweep),
         parallel=sweep.parallel,
         user=record.user,
@@ -125,7 +130,8 @@ def known_points(sweep: Sweep, seed: str) -> list[dict[str, Scalar]]:
 def importance(sweep: Sweep, trials: Sequence[SweepTrial], metric: Metric | None) -> dict[str, float]:
     """The share of the metric's variance that lies between the groups of a parameter's values: 0 to 1, highest first.
 
-    Each parameter is looked at alone (eta squared of one-way analysis of variance); ranges are cut into four groups.
+    Each parameter is looked at alone (eta squared of one-way analysis of variance); ranges are cut into four groups. A
+    parameter without two trials in each group, on average, is left out: groups of one trial explain any variance.
     """
     if metric is None:
         return {}
@@ -136,17 +142,24 @@ def importance(sweep: Sweep, trials: Sequence[SweepTrial], metric: Metric | None
     ]
     if len(seen) < LEAST_TRIALS:
         return {}
-    shares = {name: _explained(name, values, seen) for name, values in sweep.space.items()}
+    grouped = {name: _grouped(name, values, seen) for name, values in sweep.space.items()}
+    shares = {name: _explained(groups) for name, groups in grouped.items() if len(groups) * LEAST_OF_GROUP <= len(seen)}
     return dict(sorted(shares.items(), key=lambda entry: -entry[1]))
 
 
-def _explained(name: str, values: Values, seen: Sequence[tuple[Mapping[str, Scalar], float]]) -> float:
+def _grouped(name: str, values: Values, seen: Sequence[tuple[Mapping[str, Scalar], float]]) -> list[list[float]]:
+    """The losses of the trials, by the value of a parameter."""
     groups: dict[Scalar, list[float]] = {}
     for params, loss in seen:
         value = params[name]
         key = min(int(BINS * to_unit(values, value)), BINS - 1) if isinstance(values, Range) else value
         groups.setdefault(key, []).append(loss)
-    mean = fmean(loss for _, loss in seen)
-    total = sum((loss - mean) ** 2 for _, loss in seen)
-    between = sum(len(losses) * (fmean(losses) - mean) ** 2 for losses in groups.values())
+    return list(groups.values())
+
+
+def _explained(groups: Sequence[Sequence[float]]) -> float:
+    everything = [loss for losses in groups for loss in losses]
+    mean = fmean(everything)
+    total = sum((loss - mean) ** 2 for loss in everything)
+    between = sum(len(losses) * (fmean(losses) - mean) ** 2 for losses in groups)
     return round(between / total, 4) if total > 0 else 0.0

@@ -11,10 +11,11 @@ import msgspec
 
 from longboat.core.errors import LongboatError
 from longboat.core.runs import RunStatus
+from longboat.multicluster.ask import set_price
 from longboat.web.events import EventLog, now_text
 from longboat.web.places import ShownPlace
 from longboat.web.rows import changes, row_of
-from longboat.web.wakeups import KnownSteps, watch_objects
+from longboat.web.wakeups import KnownFigures, KnownSteps, watch_objects
 
 LOOK_S = {"local": 0.15, "kubernetes": 5.0}
 """A look at this machine is a few files; a cluster is asked when its objects have changed, else for steps."""
@@ -41,6 +42,7 @@ class PlaceState:
         self.rows: dict[str, msgspec.Raw] = {}
         self.error: str | None = None
         self.seen: float | None = None
+        self.gpu_hour: float | None = None  # once it has answered: the settings of a cluster need its address
 
     def record(self) -> dict[str, Any]:
         place = self.place
@@ -50,6 +52,7 @@ class PlaceState:
             "kind": place.kind,
             "context": place.context,
             "namespace": place.namespace,
+            "gpu_hour": self.gpu_hour,
             "ok": self.error is None,
             "error": self.error,
             "seen": None if self.seen is None else now_text(self.seen),
@@ -111,12 +114,14 @@ class Watchers:
     def _watch(self, state: PlaceState) -> None:
         engine, wake = state.place.engine, self._wake[state.place.name]
         pause = look_s = LOOK_S[state.place.kind]
-        steps, reflectors = KnownSteps(engine), list[Any]()
+        steps, figures, reflectors = KnownSteps(engine), KnownFigures(engine), list[Any]()
         while not self._stop.is_set():
-            began, cpu_began = time.monotonic(), time.thread_time()
+            began, cpu_began, rest_s = time.monotonic(), time.thread_time(), None
             try:
                 reflectors = reflectors or watch_objects(engine, wake.set)
-                self.note(state.place.name, steps.add(engine.list(), began), time.time())
+                self.note(state.place.name, figures.add(steps.add(engine.list(), began)), time.time())
+                rest_s = rest_after(state.place.kind, time.monotonic() - began, time.thread_time() - cpu_began)
+                figures.ask()
                 pause = look_s
             except LongboatError as error:
                 self.note_trouble(state.place.name, error.message)
@@ -124,7 +129,8 @@ class Watchers:
             except Exception as error:  # a thread that ended here would leave a page that looks alive
                 self.note_trouble(state.place.name, f"{type(error).__name__}: {error}")
                 pause = min(pause * 2, LONGEST_PAUSE_S)
-            rest_s = rest_after(state.place.kind, time.monotonic() - began, time.thread_time() - cpu_began)
+            if rest_s is None:
+                rest_s = rest_after(state.place.kind, time.monotonic() - began, time.thread_time() - cpu_began)
             self._stop.wait(rest_s + (GATHER_S if wake.wait(max(0.0, pause - rest_s)) else 0.0))
             wake.clear()
         for reflector in reflectors:
@@ -143,6 +149,8 @@ class Watchers:
                 state.runs = {run.name: run for run in runs}
                 state.rows = {run: merged[run] for run in state.runs}
                 self._tell(name, list(rows.values()), difference.removed)
+        if not was_seen:
+            state.gpu_hour = set_price(state.place.engine)
         if was_bad or not was_seen:
             self.events.publish("clusters", {"clusters": self.clusters()})
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import msgspec
 
 from longboat.core.errors import UsageError
-from longboat.core.jobs import DEFAULT_ROLE, Job, Retries, Role, Value
+from longboat.core.jobs import DEFAULT_ROLE, Command, Job, Retries, Role, Value
 
 KIND_LABEL = "longboat.dev/workbench"
 """Label of a run that is a board, a notebook or a shell."""
 START = 'exec python3 -I -S "$LONGBOAT_LAUNCHER" --workbench'
-OPEN = "--open"
+OPEN, EXACT = "--open", "--exact"
 STORED_RUNS = "/longboat/storage/longboat"
 """Where pods see the folders of all runs that share their storage."""
 
@@ -39,7 +39,7 @@ def command(kind: str, options: ServerOptions, extra: Sequence[str] = ()) -> str
     """The line for the shell of the rank, which knows where the launcher is."""
     words = [kind, "--idle", f"{options.idle_s:g}"]
     words += ["--port", str(options.port)] if options.port else []
-    words += ["--exact"] if options.is_exact else []
+    words += [EXACT] if options.is_exact else []
     words += ["--edits"] if options.keeps_edits else []
     words += [OPEN] if options.is_open else []
     return f"{START} {shlex.join([*words, *extra])}"
@@ -92,6 +92,34 @@ def noun_of(kind: str) -> str:
 
 
 def is_same(open_board: Job, wanted: Job) -> bool:
-    """Whether an open board shows what is wanted: the same command in the same image."""
+    """Whether an open board shows what is wanted, in the same image, and on the port that was named, if one was. How
+    long it waits for somebody was said when it was opened."""
     first, second = open_board.roles[0], wanted.roles[0]
-    return (first.run, first.image) == (second.run, second.image)
+    is_port_named = EXACT in _words(second.run)
+    return first.image == second.image and _shown(first.run, is_port_named) == _shown(second.run, is_port_named)
+
+
+def has_stores(board: Job) -> bool:
+    """Whether it reads object stores."""
+    return "--store" in _words(board.roles[0].run)
+
+
+def _shown(run: Command, with_port: bool) -> list[str]:
+    """The words of a board's command that say what it shows."""
+    words, shown = iter(_words(run)), []
+    for word in words:
+        if word == "--idle" or (word == "--port" and not with_port):
+            next(words, None)
+        elif with_port or word != EXACT:
+            shown.append(word)
+    return shown
+
+
+def _words(run: Command) -> list[str]:
+    """Of an open board it is what its record says, which others can write."""
+    if not isinstance(run, str):
+        return list(run)
+    try:
+        return shlex.split(run.removeprefix(START))
+    except ValueError:
+        return [run]

@@ -54,8 +54,18 @@ def test_a_node_that_could_be_emptied_is_marked_the_same_way() -> None:
 
 def test_what_is_not_written_yet_is_known_in_the_next_turn_and_in_no_later_one() -> None:
     marks = UnwrittenMarks()
-    marks.keep(plan(idle_since=NOW - 3))
+    marks.keep(plan(idle_since=NOW - 3), snapshot())
     assert marks.filled(snapshot()).memory[0].idle_since == NOW - 3
     assert marks.filled(snapshot(idle_since=5.0)).memory[0].idle_since == 5.0, "what is written counts"
-    marks.keep(plan())
+    marks.keep(plan(), snapshot())
     assert marks.filled(snapshot()).memory[0].idle_since is None
+
+
+def test_a_mark_that_was_taken_away_is_not_put_back() -> None:
+    """A machine that its provider does not let go is given back so: else it would be cordoned again at once."""
+    marks = UnwrittenMarks()
+    marks.keep(plan(idle_since=NOW - LONG_S, underused_since=NOW - 3), snapshot(idle_since=NOW - LONG_S))
+    memory = marks.filled(snapshot()).memory[0]
+    assert (memory.idle_since, memory.underused_since) == (None, NOW - 3)
+    marks.keep(plan(idle_since=NOW), ClusterSnapshot())
+    assert marks.filled(snapshot()).memory[0].idle_since is None, "of a node that nobody sees nothing is kept"

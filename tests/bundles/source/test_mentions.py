@@ -15,6 +15,9 @@ from longboat.bundles.source.mentions import in_command, in_failure
         (".venv/bin/python train.py --data=./sets/a", [".venv/bin/python", "train.py", "sets/a"]),
         (["python", "/x/y", "~/z", "$HOME/q", "s3://b/c", "../up", "."], ["python"]),
         (["python", "t.py", "--output-dir", "exp", "--log=text", "--to", "runs/7"], ["python", "t.py"]),
+        (["/bin/bash", "-lc", "source .venv/bin/activate && a"], ["source", ".venv/bin/activate", "&&", "a"]),
+        (["env", "A=b", "sh", "-c", "cat data/x"], ["env", "b", "sh", "cat", "data/x"]),
+        (["python", "-c", "open('a b')"], ["python", "open('a b')"]),
         ("python 'unclosed data", ["python", "'unclosed", "data"]),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -255,3 +256,22 @@ def test_a_very_deep_tree(tmp_path: Path) -> None:
     deep = "/".join(["d"] * 600)
     make(tmp_path, {f"{deep}/x": ""})
     assert found(tmp_path) == [f"{deep}/x"]
+
+
+def test_folders_too_deep_for_a_path_are_said(tmp_path: Path) -> None:
+    """They were left out without a word."""
+    here = os.open(tmp_path, os.O_RDONLY)
+    os.mkdir("deep", dir_fd=here)
+    inner = os.open("deep", os.O_RDONLY, dir_fd=here)
+    for _ in range(45):
+        os.mkdir("x" * 100, dir_fd=inner)
+        inner, above = os.open("x" * 100, os.O_RDONLY, dir_fd=inner), inner
+        os.close(above)
+    os.close(inner)
+    os.close(here)
+    with pytest.raises(BundleError, match=r"^deep/x+\.\.\.: cannot be read: File name too long$") as caught:
+        scan(tmp_path)
+    assert caught.value.hint == "add deep/ to .longboatignore, or start further below"
+    (tmp_path / ".longboatignore").write_text("deep/\n")
+    assert found(tmp_path) == [".longboatignore"]
+    subprocess.run(["rm", "-r", tmp_path / "deep"], check=True)

@@ -36,6 +36,9 @@ def test_in_and_out(
         (["Lab", "--remove"], 201, "is not the name of a cluster"),
         (["lab", "--from", "none"], 202, "none: No such file"),
         (["lab", "--from", "x", "--remove"], 201, "--remove stands alone"),
+        (["lab", "--hosts", "a"], 201, "a file, --hosts and --local: one of them"),
+        (["--name", "lab", "--remove"], 201, "--name is for a cluster without a file"),
+        (["--hosts", "root@127.0.0.1:1"], 205, "nothing answers at 127.0.0.1:1"),
         (["lab", "--from", "text"], 201, "the cluster's kubeconfig: not a kubeconfig"),
         (["lab"], 202, "lab: no such file, and no cluster of this name"),
         ([], 202, "cluster.yaml: no such file"),
@@ -74,6 +77,9 @@ def test_from_this_machine(
     assert enter(["cluster", "kubeconfig", "--print"]) == 0
     printed = capsys.readouterr().out
     assert "server: https://10.0.0.5:6443" in printed and "client-key-data: aw==" in printed
+    assert enter(["cluster", "kubeconfig", "--local", "--name", "here"]) == 0, "as every command takes it"
+    assert entries((tmp_path / "config").read_text(), "contexts") == ["desk", "here"]
+    assert enter(["cluster", "kubeconfig", "--local", "--name", "here", "--remove"]) == 0
     (tmp_path / "admin.conf").write_text(ADMIN.replace("client-key-data: aw==", "exec: {command: id}"))
     assert enter(["cluster", "kubeconfig"]) == 205
     assert "is not what kubeadm writes" in capsys.readouterr().err

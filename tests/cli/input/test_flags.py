@@ -82,3 +82,11 @@ def test_a_bad_line_of_an_env_file_has_its_place(tmp_path: Path) -> None:
     (tmp_path / "e").write_text("A=1\nnot this\n")
     with pytest.raises(LongboatError, match=r"e:2: expected K=V"):
         fields("--env-file", "e", cwd=tmp_path)
+
+
+def test_an_env_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "e").write_bytes(b"A=\xff")
+    with pytest.raises(LongboatError, match="e is not UTF-8 text"):
+        fields("--env-file", "e", cwd=tmp_path)
+    with pytest.raises(LongboatError, match=r"cannot read .*: Is a directory"):
+        fields("--env-file", ".", cwd=tmp_path)

@@ -58,10 +58,34 @@ def test_commands(cwd: Path, command: list[str], name: str, run: object) -> None
 
 def test_two_dashes_after_a_script_are_the_scripts_and_it_is_said(cwd: Path) -> None:
     for workdir in (None, "."):
-        target = resolve(["train.py", "--", "--lr", "3"], (), cwd=cwd, home=HOME, workdir=workdir)
+        target = resolve(("train.py", "--", "--lr", "3"), (), cwd=cwd, home=HOME, workdir=workdir)
         assert target.fields["run"] == ["python", "train.py", "--", "--lr", "3"]
         assert target.notices == ("-- is passed on to train.py: what follows a script is the script's without it",)
     assert resolve(["train.py", "--lr", "3", "--"], (), cwd=cwd, home=HOME).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "run"),
+    [
+        ("a.sh", "echo\n", ["sh", "a.sh"]),  # a shell starts it, the kernel does not
+        ("a.bash", "echo\n", ["bash", "a.bash"]),
+        ("a.sh", "#!/bin/zsh\n", ["./a.sh"]),
+        ("tool", "\x7fELF", ["./tool"]),
+    ],
+)
+def test_an_executable_shell_script_without_an_interpreter(cwd: Path, name: str, text: str, run: list[str]) -> None:
+    (cwd / name).write_text(text)
+    (cwd / name).chmod(0o755)
+    assert resolve((name,), (), cwd=cwd, home=HOME).fields["run"] == run
+
+
+def test_a_program_that_is_not_here_still_goes_after_two_dashes(cwd: Path) -> None:
+    with pytest.raises(UsageError, match="no-such-launcher is not a file here") as error:
+        resolve(("no-such-launcher", "train.py"), (), cwd=cwd, home=HOME)
+    assert error.value.hint == "longboat run -- no-such-launcher train.py"
+    for words in (("no-such-launcher",), ("nowhere.py", "x"), ("train", "x")):
+        with pytest.raises(NotFound, match="no such file"):
+            resolve(words, (), cwd=cwd, home=HOME)
 
 
 def test_a_device_is_no_script(cwd: Path) -> None:

@@ -24,3 +24,8 @@ def test_cells_of_csv_are_no_formulas(capsys: pytest.CaptureFixture[str]) -> Non
     cells = ("=cmd()", "+a", "-rm", "@x", "\tx", "-0.5", "-", "", "a=b", -1, None)
     write_csv([cells])
     assert capsys.readouterr().out == "'=cmd(),'+a,'-rm,'@x,'\tx,-0.5,-,,a=b,-1,\n"
+
+
+def test_cells_of_csv_drive_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    write_csv([("a\x1b[2Jb", "\x9b", "two\nlines")])
+    assert capsys.readouterr().out == 'a\\x1b[2Jb,\\x9b,"two\nlines"\n'

@@ -63,6 +63,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.claims: list[str] = []
         self.snapshots: list[str] = []
         self.accounts: list[str] = []  # of file shares
+        self.has_nodes = True  # AKS's own group is there
         self.left: list[str] = []
         self.takes_any_name = False
         self.name = "lab"
@@ -124,6 +125,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if path.endswith("/operationresults/deletion"):
             raise SimulatedRefusal(409, {"code": "Conflict", "message": self.keeps})
         if path.endswith("/storageAccounts"):
+            _found(self.group if self.has_nodes else None)
             return {"value": [{"name": each} for each in self.accounts]}
         if path == NODES:
             return _found(self.cluster)
@@ -223,6 +225,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
             }
         if path.endswith("/skus"):
             return {"value": [_size(*each) for each in SIZES]}
+        _found(self.group if self.has_nodes else None)
         if path.endswith("/snapshots"):
             return {"value": [{"name": each} for each in self.snapshots]}
         disks = [{"name": name, "tags": {"kubernetes.io-created-for-pvc-name": name}} for name in self.claims]

@@ -24,6 +24,7 @@ class SimulatedGke(SimulatedStored, SimulatedGoogle):
         self.quotas = {"CPUS": 100.0, "NVIDIA_L4_GPUS": 1.0}
         self.fails = ""  # the next operation does, with these words
         self.keeps_node_disks = False
+        self.elsewhere: list[Body] = []  # clusters of other places
 
     def answer(
         self, method: str, path: str, query: dict[str, str], body: Body | None, headers: Any
@@ -38,6 +39,9 @@ class SimulatedGke(SimulatedStored, SimulatedGoogle):
             return 200, {"operations": [*self.operations.values()]}, {}
         if path.startswith(f"{PLACE}/operations/"):
             return 200, self._look(path.rpartition("/")[2]), {}
+        if path == f"/v1/projects/{PROJECT}/locations/-/clusters":
+            here = [{**self.cluster, "location": REGION, "id": "0123abcd" + "0" * 32}] if self.cluster else []
+            return 200, {"clusters": [*here, *self.elsewhere]}, {}
         if path.startswith(f"{PLACE}/clusters"):
             return 200, self._clusters(method, path.removeprefix(f"{PLACE}/clusters"), body or {}), {}
         base = f"/compute/v1/projects/{PROJECT}"

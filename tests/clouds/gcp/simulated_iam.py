@@ -16,6 +16,7 @@ NEEDS = {
     f"{_CLUSTERS}.create": ("container.clusters.create", "iam.serviceAccounts.actAs"),
     f"{_CLUSTERS}.delete": ("container.clusters.delete",),
     f"{_CLUSTERS}.get": ("container.clusters.get",),
+    f"{_CLUSTERS}.list": ("container.clusters.list",),
     f"{_CLUSTERS}.update": ("container.clusters.update",),
     f"{_CLUSTERS}.nodePools.create": ("container.clusters.update",),
     f"{_CLUSTERS}.nodePools.delete": ("container.clusters.update",),

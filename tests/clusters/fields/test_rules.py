@@ -28,6 +28,7 @@ from longboat.clusters.fields.rules import (
 )
 def test_logins(text: str, login: Login) -> None:
     assert parse_login(text) == login
+    assert parse_login(login.text) == login
 
 
 @pytest.mark.parametrize(

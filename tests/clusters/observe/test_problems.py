@@ -205,6 +205,10 @@ def test_a_virtual_ip_is_of_the_nodes_subnet_and_nobodys() -> None:
     ours = {"addresses": ("10.0.0.5/24", "10.0.0.9/32"), "journal_cluster": "lab"}
     assert problems(spec_of(vip="10.0.0.9"), **ours) == []
     assert problems(with_(WORKER, vip="10.1.0.9")) == []
+    worker = only(problems(with_(WORKER, vip="10.0.0.9"), addresses=("10.0.0.9/24",), source_address="10.0.0.9"))
+    assert "it has the address 10.0.0.9 itself" in worker.message
+    for nobody in ("10.0.0.0", "10.0.0.255"):
+        assert f"{nobody} is no address of a host in 10.0.0.0/24" in only(problems(spec_of(vip=nobody))).message
 
 
 def test_routes_need_one_link() -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters.apply.undo import _UNDO
+from longboat.clusters.apply.undo import _FORGET, _UNDO
 from longboat.clusters.plan.journal_shell import HAS_JOURNAL, JOURNAL, PRELUDE, put, undo
+from longboat.clusters.plan.steps import Step
+from longboat.clusters.plan.system import journal, swap
+from tests.clusters.worlds import bare, cluster
 
 
 class Machine:
@@ -185,3 +188,105 @@ def test_no_step_but_the_first_makes_a_journal(machine: Machine, tmp_path: Path)
     ended = machine.run(HAS_JOURNAL + undo("late", "true") + f"touch {tmp_path}/changed\n", is_cut=True)
     assert (ended.returncode, "has no journal" in ended.stderr) == (1, True)
     assert not machine.journal.exists() and not (tmp_path / "changed").exists()
+
+
+def test_a_journal_that_was_half_removed_is_still_found_and_does_not_keep_another_cluster_out(
+    machine: Machine,
+) -> None:
+    """The id of the cluster that went, without its name, was taken for one of another cluster."""
+    for name in ("cluster", "id", "before", "touched"):
+        (machine.journal / name).write_text("lab\n")
+    left = []
+    for number, line in enumerate(cuts := [line for line in _FORGET.splitlines() if line.startswith("rm ")]):
+        machine.run(_FORGET.replace(line, "exit 9"), is_cut=True)
+        left.append(sorted(path.name for path in machine.journal.iterdir()))
+        assert ("cluster" in left[-1]) is (number == 0) and "id" not in left[-1]
+    assert len(cuts) == 2
+    machine.run(_FORGET)
+    assert not machine.journal.exists()
+
+
+def test_a_journal_with_something_to_undo_stays(machine: Machine) -> None:
+    machine.run(undo("swap", "true"))
+    assert machine.run(_FORGET, is_cut=True).returncode == 1
+    assert machine.entries() == ["0001-swap"]
+
+
+SWAP_PROGRAMS = {
+    # Names, and units with their masks, are lines of files.
+    "swapon": 'grep -qxF "$1" DEVICES || exit 255\n! grep -qxF "$1" SWAPS || exit 255\necho "$1" >> SWAPS',
+    "swapoff": ": > SWAPS",
+    "systemd-escape": 'printf "%s.swap\\n" "$(printf %s "${3#/}" | tr / -)"',
+    "systemctl": """case "$*" in
+list-units*) sed 's/.*/& loaded active active Swap/' UNITS ;;
+'-q mask -- own.swap') exit 1 ;;
+'-q mask'*) echo "$4" >> MASKED ;;
+'-q unmask'*) grep -vxF "$4" MASKED > MASKED.new; mv MASKED.new MASKED ;;
+start*) ! grep -qxF "$2" MASKED && printf '/dev/zram0\\n' | tee -a DEVICES >> SWAPS ;;
+esac""",
+}
+
+
+class SwappingMachine(Machine):
+    """A machine that pages to a partition and to compressed memory; programs of the host write down what is so."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.swaps, self.devices, self.masked = root / "swaps", root / "devices", root / "masked"
+        self.swaps.write_text("/dev/sda2\n/dev/zram0\n")
+        self.devices.write_text("/dev/sda2\n/dev/zram0\n")
+        self.masked.write_text("")
+        (root / "units").write_text("dev-disk-by\\x2duuid-1.swap\ndev-zram0.swap\nown.swap\n")
+        (root / "bin").mkdir()
+        for name, text in SWAP_PROGRAMS.items():
+            for word in ("SWAPS", "DEVICES", "UNITS", "MASKED"):
+                text = text.replace(word, str(root / word.lower()))
+            (root / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+            (root / "bin" / name).chmod(0o755)
+        step = swap(cluster(), cluster().hosts[0], bare("cp-0", swaps=("/dev/sda2", "/dev/zram0")))
+        assert isinstance(step, Step)
+        self.step = step.script
+
+    def run(self, script: str, *, is_cut: bool = False) -> subprocess.CompletedProcess[str]:
+        here = script.replace("/proc/swaps", str(self.swaps)).replace("/etc/fstab", str(self.root / "fstab"))
+        return super().run(f"PATH={self.root / 'bin'}:$PATH\n{here}", is_cut=is_cut)
+
+    def boot(self) -> None:
+        """Compressed memory is made by its unit; what is not masked is switched on."""
+        self.devices.write_text("/dev/sda2\n")
+        self.swaps.write_text("")
+
+
+def test_swap_that_no_table_names_stays_off_after_a_boot_and_comes_back_with_down(tmp_path: Path) -> None:
+    machine = SwappingMachine(tmp_path)
+    machine.run(machine.step)
+    assert machine.swaps.read_text() == ""
+    assert machine.masked.read_text().split() == ["dev-disk-by\\x2duuid-1.swap", "dev-zram0.swap"]
+    machine.run(machine.step)  # once more: what is off and masked by then is not forgotten
+    machine.boot()
+    machine.undo()
+    assert machine.masked.read_text() == ""
+    assert machine.swaps.read_text().split() == ["/dev/sda2", "/dev/zram0"]
+
+
+def test_swap_that_was_not_yet_off_when_the_script_was_cut_is_no_mistake_of_the_way_back(tmp_path: Path) -> None:
+    machine = SwappingMachine(tmp_path)
+    machine.run(machine.step.replace("swapoff -a", "exit 9"), is_cut=True)
+    machine.undo()
+    assert machine.swaps.read_text().split() == ["/dev/sda2", "/dev/zram0"] and machine.masked.read_text() == ""
+
+
+@pytest.mark.parametrize(("files", "is_refused"), [({"id": "0a"}, False), ({"id": "0a", "cluster": "lab"}, True)])
+def test_an_id_counts_with_the_name_of_its_cluster_only(
+    machine: Machine, files: dict[str, str], is_refused: bool
+) -> None:
+    """An `up` from elsewhere was cut off before it had begun: nothing of it is there."""
+    spec = cluster(id="0b0b0b0b")
+    step = journal(spec, spec.hosts[0], bare("cp-0"))
+    assert step is not None
+    for name, text in files.items():
+        (machine.journal / name).write_text(f"{text}\n")
+    (machine.journal / "before").write_text("")  # what the host is like takes seconds to read
+    done = machine.run(step.script, is_cut=True)
+    assert (done.returncode, "part of another cluster called lab" in done.stderr) == (int(is_refused), is_refused)
+    assert (machine.journal / "id").read_text() == ("0a\n" if is_refused else "0b0b0b0b\n")

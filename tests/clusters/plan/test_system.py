@@ -34,14 +34,20 @@ ALONE = ClusterSpec(
 RICH = 'rich-rule=rule family="ipv4" source address="10.244.0.0/16" port port="6443" protocol="tcp" accept'
 
 
-def calls(tmp_path: Path, spec: ClusterSpec, program: str, **facts: object) -> tuple[list[str], list[str]]:
-    """What the step calls, and what its undo calls."""
+def calls(
+    tmp_path: Path, spec: ClusterSpec, program: str, *, stops: bool = False, **facts: object
+) -> tuple[list[str], list[str]]:
+    """What the step calls, and what its undo calls. `stops`: of a firewall that somebody stopped in between."""
     step = firewall(spec, spec.hosts[-1], bare(spec.hosts[-1].name, firewall=program, **facts))
     assert isinstance(step, Step)
     name = "ufw" if program == "ufw" else "firewall-cmd"
     log = tmp_path / "log"
-    (tmp_path / name).write_text(f'#!/bin/sh\nprintf "%s|" "$@" >> {log}\necho >> {log}\n')
-    (tmp_path / name).chmod(0o755)
+    is_off = f"[ ! -e {tmp_path}/off ] || exit 252" if program == "firewalld" else ""
+    for program_name, start in ((name, is_off), ("firewall-offline-cmd", f"printf 'offline ' >> {log}")):
+        (tmp_path / program_name).write_text(
+            f'#!/bin/sh\n{start}\n[ "$2" != --state ] || exit 0\nprintf "%s|" "$@" >> {log}\necho >> {log}\n'
+        )
+        (tmp_path / program_name).chmod(0o755)
     prelude = PRELUDE.replace("LB=/var/lib/longboat", f"LB={tmp_path}/journal")
     prelude = prelude.replace("PATH=/usr", f"PATH={tmp_path}:/usr")
     (tmp_path / "journal" / "undo").mkdir(parents=True)
@@ -49,6 +55,8 @@ def calls(tmp_path: Path, spec: ClusterSpec, program: str, **facts: object) -> t
     for script in (step.script, f'for each in "$LB"/undo/*; do PATH={tmp_path}:$PATH sh -eu "$each/run"; done'):
         log.write_text("")
         subprocess.run(["sh", "-c", f"{prelude}\n{script}"], check=True)
+        if stops:
+            (tmp_path / "off").touch()
         lines.append(log.read_text().replace("|\n", "\n").replace("|", " ").splitlines())
     return lines[0], lines[1]
 
@@ -63,6 +71,10 @@ def test_on_one_machine_firewalld_lets_pods_through_to_the_api_server_and_nobody
         [f"-q --add-{RICH}", f"-q --permanent --add-{RICH}"],
         [f"-q --remove-{RICH}", f"-q --permanent --remove-{RICH}"],
     )
+
+
+def test_a_firewalld_that_was_stopped_since_does_not_keep_the_host_from_its_way_back(tmp_path: Path) -> None:
+    assert calls(tmp_path, ALONE, "firewalld", stops=True)[1] == [f"offline -q --remove-{RICH}"]
 
 
 def test_firewalld_gets_a_zone_of_pods_that_goes_again(tmp_path: Path) -> None:

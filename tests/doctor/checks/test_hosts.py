@@ -32,6 +32,7 @@ LOOKED: dict[str, Any] = {
     "synchronized": True,
     "inodes_free": 0.5,
     "certificates": (("apiserver.crt", NOW + 300 * DAY),),
+    "members": ("a",),
     "now": NOW,
 }
 SPEC = ClusterSpec(name="lab", hosts=(HostSpec(name="a", address="a"),))
@@ -42,7 +43,9 @@ def findings(*reports: HostReport) -> dict[str, Finding]:
 
 
 def report(known: dict[str, Any] | None = None, **more: Any) -> HostReport:
-    seen = HostFacts(**{"name": "a", "units": UNITS, "sysctls": (("net.ipv4.ip_forward", "1"),), **(known or {})})
+    admin = (("/etc/kubernetes/admin.conf", "x"),)
+    usual = {"name": "a", "units": UNITS, "sysctls": (("net.ipv4.ip_forward", "1"),), "files": admin}
+    seen = HostFacts(**{**usual, **(known or {})})
     return HostReport(**{"name": "a", "facts": seen, **LOOKED, **more})
 
 
@@ -59,6 +62,7 @@ def test_a_host_that_is_fit() -> None:
         ("host runtime", {"units": (("kubelet", "active"), ("containerd", "failed"))}, {}, "broken"),
         ("host certificates", {}, {"certificates": (("apiserver.crt", NOW - DAY),)}, "broken"),
         ("host certificates", {}, {"certificates": (("apiserver.crt", NOW + DAY),)}, "warning"),
+        ("host etcd", {}, {"members": ("a", "gone")}, "broken"),
         ("host xid", {}, {"xids": (("0000:41:00", 79),)}, "broken"),
         ("host xid", {}, {"xids": (("0000:41:00", 31),)}, "warning"),
         ("host driver match", {}, {"module": "580.1.2", "library": "580.95.05"}, "broken"),
@@ -113,6 +117,7 @@ def test_a_host_that_does_not_answer() -> None:
     ("name", "known", "more"),
     [
         ("host certificates", {}, {"certificates": ()}),
+        ("host etcd", {}, {"members": None}),
         ("host xid", {}, {"has_kernel_log": False}),
         ("host driver match", {"driver": "580"}, {"module": "580"}),
         ("host nvidia-smi", {"gpus": (GpuDevice(bus="0", device="1"),), "driver": "580"}, {}),

@@ -76,7 +76,7 @@ class TestReal:
     ) -> None:
         kwok_nodes("2:t4x4")
         error = refused(cluster, namespace, tmp_path, nodes=3, gpus="T4:4")
-        assert "12 GPUs (3 x 4) and there are 8" in error.message
+        assert "12 GPUs (3 x 4 T4) and there are 8" in error.message
         assert "`nodes: 2` with `gpus: 4` each" in (error.hint or "")
         error = refused(cluster, namespace, tmp_path, gpus="H100:1")
         assert "Tesla-T4 (8 on 2 nodes)" in error.message

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -24,6 +26,8 @@ class Receiver:
     def __init__(self) -> None:
         self.bodies: list[Any] = []
         self.codes: list[int] = []
+        self.leads_to = ""
+        self.is_asked = False
         self.may_answer = threading.Event()
         self.may_answer.set()
         receiver = self
@@ -34,6 +38,13 @@ class Receiver:
                 receiver.bodies.append(json.loads(body))
                 receiver.may_answer.wait(60)
                 self.send_response(receiver.codes.pop(0) if receiver.codes else 200)
+                if receiver.leads_to:
+                    self.send_header("Location", receiver.leads_to)
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                receiver.is_asked = True
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None: ...
@@ -97,10 +108,44 @@ def test_a_server_that_fails_is_tried_again_and_its_address_is_told_to_nobody(re
         "the notice of train was not sent (notify.webhook): HTTP status 404",
         "the notice of train was not given (notify.command): exit code 3",
     ]
+    told.clear()
+    receiver.codes, receiver.leads_to = [302, 307], f"{receiver.url}&elsewhere"
+    send(NoticeSettings(webhook=receiver.url, slack=receiver.url), FAILED, told.append)
+    assert [text.partition(": ")[2] for text in told] == [
+        "HTTP status 302, which leads elsewhere: name that address",
+        "HTTP status 307, which leads elsewhere: name that address",
+    ]
+    assert not receiver.is_asked, "who leads elsewhere is not followed: a page that answers has not been told"
     receiver.server.shutdown()
     receiver.server.server_close()
     send(NoticeSettings(slack=receiver.url), FAILED, told.append)
     assert "s3cret" not in "".join(told) and len(told) == 3
+
+
+def test_a_receiver_that_answers_a_byte_at_a_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timeout that begins anew with each byte would keep the sender for hours."""
+    monkeypatch.setattr(notices, "SEND_S", 0.3)
+    monkeypatch.setattr(notices, "PAUSE_S", 0.0)
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            while not over.is_set():
+                with contextlib.suppress(OSError):
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                        while not over.wait(0.02):
+                            connection.sendall(b"a")
+
+        threading.Thread(target=drip, daemon=True).start()
+        told: list[str] = []
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        sender = threading.Thread(target=send, args=(NoticeSettings(webhook=url), FAILED, told.append), daemon=True)
+        sender.start()
+        sender.join(60)
+        over.set()
+    assert told == ["the notice of train was not sent (notify.webhook): TimeoutError"]
 
 
 def test_a_clusters_run_is_told_once_for_each_home_and_only_when_it_has_just_ended(

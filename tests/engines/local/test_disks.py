@@ -97,6 +97,29 @@ sys.exit({exit_code})
     assert small_disk.text(run.name).splitlines() == ["ready", *(f"line {n}" for n in range(5000)), "end"]
 
 
+@needs_root
+def test_on_a_full_disk_a_run_can_be_stopped_and_removed(small_disk: LocalJobs) -> None:
+    """What fills the disk is often the run itself: nothing else could make room."""
+    code = """
+import longboat, time
+with longboat.checkpoint(1) as folder: open(f"{folder}/w", "w").write("1")
+print("ready", flush=True)
+while True: print("line" * 100)
+"""
+    run = small_disk.submit(code, grace=0.1)
+    small_disk.until_said(run.name, "ready")
+    small_disk.until_phase(run.name, "running")
+    fill(small_disk.root)
+    small_disk.engine.stop(run.name)
+    ended = small_disk.wait(run.name)
+    assert (ended.phase, ended.reason) == ("stopped", "stopped on request")
+    assert not (small_disk.files(run.name).directory / "crash.txt").exists()
+    fill(small_disk.root)
+    small_disk.engine.delete(run.name)
+    assert not list(small_disk.engine.list())
+    assert small_disk.engine.kept_checkpoints(run.name)
+
+
 def as_nobody(work: Callable[[], object]) -> str:
     """What the work returned, or raised, as another user."""
     fork = multiprocessing.get_context("fork")

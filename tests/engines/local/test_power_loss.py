@@ -7,11 +7,12 @@ that it had told before.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from longboat.bundles.durable import boot_id
 from longboat.core.runs import LogQuery, RunStatus
 from longboat.engines.local.engine import LocalEngine
 from tests.engines.local.power import COMMAND, Disk, read_trace
+from tests.launcher.nodes import until
 
 OTHER_BOOT = "00000000-1111-2222-3333-444444444444"
 DRIVER = """
@@ -91,6 +93,7 @@ class Recording:
             disk.apply(call)
             if call.name == "mkdir" and call.paths()[0].startswith(str(self.marks)):
                 happened.add(os.path.basename(call.paths()[0]))
+        self._await_supervisors()
         shutil.rmtree(self.home, ignore_errors=True)
         disk.lay_out(self.home, self.live, names=names)
         self._as_of_another_boot()
@@ -103,6 +106,10 @@ class Recording:
         text = b"".join(line.data for line in engine.logs("job", LogQuery()))
         engine.explain("job")
         return happened, ended, text.decode()
+
+    def _await_supervisors(self) -> None:
+        """One that has told the end gives back its place in the queue yet, which is to be that of its own disk."""
+        until(lambda: not any(str(self.home).encode() in words for words in command_lines()))
 
     def _as_of_another_boot(self) -> None:
         now = (boot_id() or "-").encode()
@@ -122,6 +129,13 @@ class Recording:
             if disk.apply(call) or is_mark:
                 found.append(number)
         return found
+
+
+def command_lines() -> Iterator[bytes]:
+    """Of all processes that there are now."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield entry.read_bytes()
 
 
 def is_worth(call_names: Mapping[int, str], moments: list[int]) -> list[int]:

@@ -30,6 +30,7 @@ FILES = {
     ".venv/pyvenv.cfg": "",
     ".venv/bin/activate": "",
     "scripts/go.py": "",
+    "go.sh": "#!/bin/bash\n# ls data/x.npy\nsource .venv/bin/activate\npython train.py --data data/\n",
     "scripts/keys.py": f"TOKEN = 'hf_{'a1' * 18}'",
     "far": "->/mnt/far",
 }
@@ -66,6 +67,15 @@ def test_an_environment_that_the_command_names_is_linked_on_this_machine(snapsho
     assert linked.outside == {"far": "/mnt/far", ".venv": f"{snapshot.root}/.venv"}
     assert code_notices(linked, this, is_cluster=False) == []
     assert with_environments(snapshot, job("python train.py")).outside == {"far": "/mnt/far"}
+
+
+@pytest.mark.parametrize(
+    "run", [["bash", "-lc", "source .venv/bin/activate && python train.py"], ["sh", "go.sh"], "./go.sh --epochs 3"]
+)
+def test_an_environment_that_a_shell_in_the_command_uses_is_linked_too(snapshot: CodeSnapshot, run: Command) -> None:
+    linked = with_environments(snapshot, job(run))
+    assert linked.outside == {"far": "/mnt/far", ".venv": f"{snapshot.root}/.venv"}
+    assert code_notices(linked, job(run), is_cluster=False) == []
 
 
 def test_a_cluster_misses_links_and_environments(snapshot: CodeSnapshot) -> None:

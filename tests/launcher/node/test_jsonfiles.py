@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +51,18 @@ def test_files_are_written_whole(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
     with pytest.raises(OSError):
         write_json(str(tmp_path / "missing" / "a.json"), 1)
+
+
+def test_two_processes_may_write_the_same_file(tmp_path: Path) -> None:
+    """Two who stop a run at once, its controller and its user: the launcher reads one request or the other, whole."""
+    path = tmp_path / "told.json"
+    write_json(str(path), {"reason": "stop"})
+    program = (
+        "import sys; from longboat.launcher.node.jsonfiles import write_json\n"
+        "for _ in range(1000): write_json(sys.argv[1], {'reason': 'stop'})"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", program, str(path)]) for _ in range(2)]
+    while any(writer.poll() is None for writer in writers):
+        assert read_json(str(path)) == {"reason": "stop"}
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert os.listdir(tmp_path) == ["told.json"]

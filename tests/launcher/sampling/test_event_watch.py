@@ -66,3 +66,27 @@ def test_every_file_has_its_share_of_the_time(tmp_path: Path, monkeypatch: pytes
         (tmp_path / f"{name}.tfevents").write_bytes(record(event(1, **{name: 1})) + record(event(2, **{name: 2})))
     watch = EventWatch([str(tmp_path)], since=0.0)
     assert sorted(str(row[3]) for row in watch.take([], 0.0)) == ["{'a': 1.0}", "{'b': 1.0}"]
+
+
+def test_the_end_of_a_file_that_is_too_long_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_watch, "LAST_BYTES", 1000)
+    monkeypatch.setattr(event_watch, "LAST_BUDGET_S", -1.0)  # the budget is used up by what comes before
+    (tmp_path / "events.out.tfevents.1").write_bytes(b"".join(record(event(n, loss=n)) for n in range(30_000)))
+    rows = EventWatch([str(tmp_path)], since=0.0).take([], 0.0, is_last=True)
+    assert [row[2] for row in rows[-5:]] == list(range(29_995, 30_000))
+    assert len(rows) < 100
+
+
+def test_links_in_a_circle_and_pipes_end_no_sampling(tmp_path: Path) -> None:
+    (tmp_path / "loop.tfevents").symlink_to("loop.tfevents")
+    (tmp_path / "zero.tfevents").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.tfevents")
+    (tmp_path / "good.tfevents").write_bytes(record(event(1, loss=0.5)))
+    pipe = os.open(tmp_path / "pipe.tfevents", os.O_RDWR)
+    try:
+        rows = EventWatch([str(tmp_path)], since=0.0).take([os.getpid()], 0.0)
+    finally:
+        os.close(pipe)
+    assert [row[2:] for row in rows] == [[1, {"loss": 0.5}]]

@@ -61,6 +61,15 @@ def test_a_link_out_of_the_working_copy_is_not_followed(tmp_path: Path) -> None:
     assert link(str(target), [("cnn", str(tmp_path / "runs" / "cnn"))]) == 0
 
 
+def test_what_is_no_file_is_not_given_to_tensorboard(tmp_path: Path) -> None:
+    work = make_run(tmp_path / "runs", "cnn")
+    os.mkfifo(work / "pipe.tfevents")
+    (work / "loop.tfevents").symlink_to("loop.tfevents")
+    target = tmp_path / "logs"
+    target.mkdir()
+    assert link(str(target), [("cnn", str(tmp_path / "runs" / "cnn"))]) == 0
+
+
 def test_runs_are_chosen_by_name_by_label_or_all(tmp_path: Path) -> None:
     make_run(tmp_path, "one", {"sweep": "lr"})
     make_run(tmp_path, "two", {"sweep": "lr", "best": "yes"})

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from longboat.core.jobs import Serve
+from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import DEPLOYMENT, HPA, INGRESS, SERVICE
 from longboat.serving.kubernetes import apply
-from longboat.serving.kubernetes.logs import LONGEST_LINE, past_lines
+from longboat.serving.kubernetes.logs import LONGEST_LINE, LogFollower, past_lines
 from longboat.serving.kubernetes.manifests import ServingRecord, autoscaler_object, service_objects
 from tests.sweeps.kubernetes.memory_cluster import MemoryCluster
 
@@ -61,7 +62,7 @@ class LongLog:
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces, self.given, self.is_closed = pieces, 0, False
 
-    def log(self, pod: str, *, tail: int | None) -> LongLog:
+    def log(self, pod: str, *, tail: int | None, **_: Any) -> LongLog:
         return self
 
     def __iter__(self) -> Iterator[bytes]:
@@ -73,9 +74,50 @@ class LongLog:
         self.is_closed = True
 
 
+def pod_with(name: str, state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    status = {"name": "main", "state": state, "restartCount": 0, **more}
+    return {"metadata": {"name": name, "uid": name}, "status": {"containerStatuses": [status]}}
+
+
+CRASHED = pod_with("crashes", {"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {"exitCode": 1}})
+
+
+class BrokenLog(LongLog):
+    """An API server that reaches the node of no pod but one."""
+
+    def log(self, pod: str, *, tail: int | None, **_: Any) -> LongLog:
+        if pod == "lost":
+            raise ApiError("dial tcp: no route to host", status=500)
+        return super().log(pod, tail=tail)
+
+
+def test_a_pod_without_a_log_hides_no_other() -> None:
+    told: list[str] = []
+    pods = [
+        {"metadata": {"name": "new"}, "status": {}},
+        pod_with("starts", {"waiting": {"reason": "ContainerCreating"}}),
+        pod_with("lost", {"running": {}}),
+        CRASHED,
+    ]
+    client: Any = BrokenLog([b"last words\n"])
+    assert [(line.node, line.data) for line in past_lines(client, pods, None, told.append)] == [
+        ("crashes", b"last words\n")
+    ]
+    assert told == ["the log of lost cannot be read: dial tcp: no route to host"]
+
+
+def test_what_crashed_between_two_looks_is_followed_too() -> None:
+    client: Any = LongLog([b"last words\n"])
+    follower = LogFollower(client, None)
+    for _ in range(2):
+        follower.follow(CRASHED)
+    assert [line.data for line in follower.arrived(60.0)] == [b"last words\n"]
+    follower.close()
+
+
 def test_a_log_is_passed_on_as_it_comes() -> None:
     log: Any = LongLog([b"one\ntw", b"o\n", b"x" * (LONGEST_LINE + 1), b"rest"])
-    lines = past_lines(log, [{"metadata": {"name": "p"}}], None)
+    lines = past_lines(log, [pod_with("p", {"running": {}})], None, print)
     assert next(lines).data == b"one\n" and log.given == 1, "not the whole log first"
     assert [line.data for line in lines] == [b"two\n", b"x" * (LONGEST_LINE + 1) + b"\n", b"rest"]
     assert log.is_closed

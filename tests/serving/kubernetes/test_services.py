@@ -12,6 +12,7 @@ import pytest
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.jobs import Resources, Serve
 from longboat.engines.kubernetes.engine import KubernetesEngine
+from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Conflict
 from longboat.kubeapi.kinds import DEPLOYMENT, HPA, PDB, SECRET, SERVICE
 from longboat.serving.kubernetes.following import serve_step
@@ -25,6 +26,7 @@ from longboat.serving.kubernetes.manifests import (
     Track,
     service_objects,
 )
+from longboat.serving.kubernetes.observe import existing_service
 from longboat.serving.kubernetes.services import ClusterServices
 from longboat.serving.kubernetes.status import record_of
 from testbed.clusters import Cluster
@@ -114,6 +116,28 @@ def test_a_followed_step_is_one_variable_of_the_same_pods(services: ClusterServi
     assert "env" not in body["spec"]["template"]["spec"]["containers"][0] and record_of(body).made == 3
     services._forget_old("svc", 3)
     assert [body["metadata"]["labels"][VERSION] for body in client.list(SECRET, labels=f"{NAME}=svc").items] == ["3"]
+
+
+def test_scaling_takes_back_no_step_that_is_followed_meanwhile(
+    services: ClusterServices, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = services.client
+    record = msgspec.structs.replace(SERVED, serve=Serve(replicas=0, follow="newest"))
+    services._put("svc", objects_of(namespace, record), is_new=True)
+    looks: list[Object] = []
+
+    def looked(client: Client, name: str) -> Object:
+        body = existing_service(client, name)
+        if not looks:
+            serve_step(client, body, msgspec.structs.replace(record, step=9))
+        looks.append(body)
+        return body
+
+    monkeypatch.setattr("longboat.serving.kubernetes.services.existing_service", looked)
+    services.scale("svc", 2, None)
+    now = client.get(DEPLOYMENT, "svc")
+    assert (record_of(now).step, record_of(now).version, record_of(now).serve.replicas) == (9, 2, 2)
+    assert now["spec"]["replicas"] == 2
 
 
 def test_one_changed_annotation_does_not_hide_the_others(services: ClusterServices, namespace: str) -> None:

@@ -339,6 +339,7 @@ def test_a_server_that_ends_is_shown_with_its_last_words(services: LocalServices
     with pytest.raises(Refused, match="3 starts failed; .* no such model"):
         services.wait("svc", timeout_s=60)
     assert services.status("svc").phase == "failed"
+    assert services.status("svc").reason.count("no such model") == 1
 
 
 REFUSED: list[tuple[ServiceRequest, type[Exception], str]] = [

@@ -13,7 +13,7 @@ from longboat.specs.importers.registry import import_text
     [
         ("type: service\nport: 1", "of type service; only tasks"),
         ("type: dev-environment", "only tasks"),
-        ("a: 1", "neither a SkyPilot task"),
+        ("a: 1", "found no SkyPilot task"),
         ("run: x\nnodes: 2", "already"),
         ("- a", "which is a mapping"),
         ("", "which is a mapping"),

@@ -53,6 +53,11 @@ def steps(place: CheckpointPlace) -> list[int]:
     return [entry.step for entry in place.entries() if entry.complete]
 
 
+def test_one_that_is_named_twice_is_removed_once(place: CheckpointPlace) -> None:
+    assert [entry.step for entry in remove(place, RUN, ["1", "1", "2"], is_final=True, force=False)] == [1, 2]
+    assert steps(place) == [3]
+
+
 def test_they_are_listed_with_size_and_metrics(place: CheckpointPlace) -> None:
     entries = place.entries()
     assert [(entry.step, entry.metrics, entry.files, entry.newest) for entry in entries] == [

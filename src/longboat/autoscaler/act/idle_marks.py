@@ -30,8 +30,22 @@ class UnwrittenMarks:
         memory = tuple(self._with_note(memory) for memory in snapshot.memory)
         return msgspec.structs.replace(snapshot, memory=memory)
 
-    def keep(self, plan: ScalingPlan) -> None:
-        self._notes = {note.node: note for note in plan.nodes if note.idle_since or note.underused_since}
+    def keep(self, plan: ScalingPlan, snapshot: ClusterSnapshot) -> None:
+        """What the plan notes where `snapshot`, as the cluster has it, says nothing.
+
+        A mark that was written and is gone in the next turn was taken away: by the actuator, for a machine that its
+        provider does not let go, or by a person. The node is idle anew then.
+        """
+        known = {memory.node: memory for memory in snapshot.memory}
+        self._notes = {
+            note.node: msgspec.structs.replace(
+                note,
+                idle_since=None if known[note.node].idle_since is not None else note.idle_since,
+                underused_since=None if known[note.node].underused_since is not None else note.underused_since,
+            )
+            for note in plan.nodes
+            if note.node in known
+        }
 
     def _with_note(self, memory: NodeMemory) -> NodeMemory:
         note = self._notes.get(memory.node)

@@ -7,8 +7,9 @@ from typing import Literal
 from longboat.autoscaler.model.backoff import BackoffWindow
 from longboat.core.jobs import Value
 
-ActionKind = Literal["grow", "cordon", "uncordon", "drain", "delete", "forget"]
-"""`forget`: a machine that was ordered and never joined is given back (its `machine` id is named)."""
+ActionKind = Literal["grow", "cordon", "uncordon", "drain", "delete", "forget", "taint", "untaint"]
+"""`forget`: a machine that was ordered and never joined is given back (its `machine` id is named).
+`taint`, `untaint`: a node whose machine its provider takes back, or runs again; seen, not decided."""
 
 NodeState = Literal[
     "busy",  # its pods need it

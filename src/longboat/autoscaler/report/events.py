@@ -10,8 +10,6 @@ import queue
 import secrets
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -25,6 +23,8 @@ from longboat.autoscaler.observe.orders import NAME as MEMORY
 from longboat.core.errors import LongboatError, UsageError
 from longboat.core.times import format_time
 from longboat.core.words import counted
+from longboat.engines.lifecycle.webhook import post
+from longboat.fitting.model.nodes import LEAVING
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NODE, POD, Kind
@@ -34,6 +34,8 @@ REASONS = {
     "uncordon": "ScaleDownCancelled",
     "drain": "ScaleDownDrain",
     "delete": "ScaleDownDelete",
+    "taint": "MachineTakenBack",
+    "untaint": "MachineRunsAgain",
 }
 MOST_PER_TURN = 50  # a turn that says more would have its Events dropped by the API server's limit
 MOST_WAITING = 100  # messages to a receiver that is down; later ones are dropped and said so
@@ -236,10 +238,7 @@ class Webhook:
         self._is_down = True
 
     def _post(self, text: str) -> None:
-        headers = {"Content-Type": "application/json", "User-Agent": "longboat"}
-        request = urllib.request.Request(self._url, msgspec.json.encode({"text": text}), headers, method="POST")
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            answer.read(1024)
+        post(self._url, msgspec.json.encode({"text": text}), TIMEOUT_S)
 
 
 def line_of(result: ActionResult) -> str:
@@ -256,5 +255,7 @@ def sentence(result: ActionResult) -> str:
         "drain": f"pods of {node} {'were' if is_done else 'were to be'} evicted",
         "delete": f"{node} {was} removed",
         "forget": f"machine {action.machine} {was} given back",
+        "taint": f"{node} {was} tainted {LEAVING}",
+        "untaint": f"the taint {LEAVING} of {node} {was} removed",
     }.get(action.kind, f"{node} {was} cordoned, to be removed if nothing comes to run there")
     return f"{text}: {action.reason}"

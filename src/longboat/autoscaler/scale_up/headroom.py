@@ -25,7 +25,7 @@ class ScaleUp:
         self.bought: dict[str, int] = {}  # pool -> machines, those whose order is put off too
         self.budget: CapacityBudget  # what may still be bought
         self.fits: Fits
-        self.for_min: dict[str, int] = {}  # pool -> machines bought for its min, whoever waits
+        self.for_min: dict[str, int] = {}  # pool below its min -> machines that it gets, whoever waits
         self.soon: dict[str, str] = {}  # pool -> why its idle machines would soon be bought again
         self.kept: dict[str, tuple[str, float]] = {}  # idle node -> who may grow onto it, for how long it waits
 
@@ -85,8 +85,10 @@ class Headroom:
         # Those with our cordon are on their way out unless it is lifted.
         staying = sum(1 for machine in machines if machine.cordon != "ours" or machine.name in lifted)
         short = offer.pool.min - self.pools[offer.name].count - staying
+        extra = self.pools[offer.name]
+        for_demand = extra.count - extra.on_top
         groups = self._add(offer, short - self._uncordon(machines, short, reason), reason)
-        self.growth.for_min.update({group.pool: group.count for group in groups})
+        self.growth.for_min.update({group.pool: for_demand + group.count for group in groups})
         return groups
 
     def _spare(self, offer: PoolOffer, machines: list[Machine]) -> list[MachineGroup]:

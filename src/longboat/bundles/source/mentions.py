@@ -18,13 +18,15 @@ _WRITTEN = lazy_pattern(
     r"(^|[-_./])(out|output|outputs|save|log|logs|logdir|result|results|runs?|wandb|ckpts?|checkpoints?)([-_./]|$)"
 )
 """Words that name what a training writes: that such a folder stays behind is what everybody wants."""
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_SHELL_TEXT = lazy_pattern(r"-[a-z]*c")
 _MOST = 200
 """Words of a message or a command that are looked at."""
 
 
 def in_command(command: str | Sequence[str]) -> list[str]:
     """Relative paths among the words of a command, in order; not those that it writes, by their names."""
-    words = _words(command) if isinstance(command, str) else list(command)
+    words = _words(command) if isinstance(command, str) else [inner for word in _unwrapped(command) for inner in word]
     paths: list[str] = []
     before = ""
     for word in words[:_MOST]:
@@ -35,6 +37,15 @@ def in_command(command: str | Sequence[str]) -> list[str]:
             paths.append(path)
         before = word
     return list(dict.fromkeys(paths))
+
+
+def _unwrapped(command: Sequence[str]) -> list[list[str]]:
+    """The words of a command that is a list; those of the text that a shell in it is given: `bash -c 'source x'`."""
+    is_shell = [posixpath.basename(word) in _SHELLS for word in command]
+    return [
+        _words(word) if number > 1 and _SHELL_TEXT.fullmatch(command[number - 1]) and any(is_shell[:number]) else [word]
+        for number, word in enumerate(command)
+    ]
 
 
 def _is_written(option: str, path: str) -> bool:

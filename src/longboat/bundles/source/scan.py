@@ -6,6 +6,7 @@ path; the job's `exclude`; the job's `include`; `.longboatignore`; git.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ NEVER = frozenset((".git", ".longboat", "__pycache__", "node_modules", ".ipynb_c
 }
 """Folders that never travel, whatever git says; virtual environments (with a pyvenv.cfg) neither."""
 
+_SHOWN = 60  # characters of a path that is too long to be shown
 _MAX_IGNORE_BYTES = 1 << 20  # a larger .gitignore is some other file
 _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFBLK: "a device", stat.S_IFCHR: "a device"}
 
@@ -228,8 +230,10 @@ class Scan:
         place = f"{self._root}/{folder}"
         try:
             return stat.S_ISDIR(os.lstat(place).st_mode) and not is_environment(place)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as error:
+            raise unreadable(folder, error) from None
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -250,7 +254,7 @@ def _start_of(pattern: Pattern, folder: str) -> str:
 
 
 def unreadable(path: str, error: OSError) -> BundleError:
-    return BundleError(
-        f"{path}: cannot be read: {error.strerror or error}",
-        hint="make it readable, or add it to .longboatignore",
-    )
+    hint = "make it readable, or add it to .longboatignore"
+    if error.errno == errno.ENAMETOOLONG:
+        path, hint = f"{path[:_SHOWN]}...", f"add {path.partition('/')[0]}/ to .longboatignore, or start further below"
+    return BundleError(f"{path}: cannot be read: {error.strerror or error}", hint=hint)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
+from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
@@ -11,10 +13,14 @@ import msgspec
 from longboat.cli.cluster.addons import remove_from, remove_from_existing
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
-from longboat.cli.cluster.target import spec_of, target_options
+from longboat.cli.cluster.target import chosen_file, spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, is_terminal, say
+from longboat.clusters.apply.etcd_members import remove_member
+from longboat.clusters.apply.undo import HostAudit
 from longboat.clusters.down import ClusterDown, DownResult
+from longboat.clusters.fields.rules import Login
+from longboat.clusters.plan.kubeadm import ADMIN
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, load_spec
 from longboat.core.errors import EngineError, Refused, UsageError
@@ -58,8 +64,12 @@ def command(
         from longboat.cli.cluster.cloud.down import down_cloud
 
         return down_cloud(spec, yes=yes, purges=purge_data, output=output)
-    if spec.kind != "existing":
-        spec = with_left_behind(spec, load_spec(spec.name, Home()))
+    kept = load_spec(spec.name, Home()) if spec.kind != "existing" else None
+    is_apart = chosen_file() is None and is_of_others(spec, kept)
+    if not is_apart:
+        spec = with_left_behind(spec, kept)
+    if is_apart and purge_data:
+        raise UsageError(f"--purge-data: the cluster {spec.name} goes on without these hosts")
     unknown = sorted(set(forget) - {host.name for host in spec.hosts})
     if unknown:
         raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
@@ -70,11 +80,21 @@ def command(
     with open_session(spec, accept_new_host_keys, changes=True) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
-        purged = remove_from(session, purge=purge_data)
+        session = take_lost_out(session, forget)
+        # The control plane of a host that was forgotten may lead to those that go on, with their add-ons and volumes.
+        purged = () if is_apart else remove_from(session, purge=purge_data)
         work = ClusterDown(
-            spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
+            session.spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
         )
-        return finish(session, work.run(), forget)
+        return finish(session, work.run(), forget, is_apart=is_apart)
+
+
+def is_of_others(spec: ClusterSpec, kept: ClusterSpec | None) -> bool:
+    """Whether these hosts are none of the cluster as it is kept here: forgotten ones that are back, or a cluster of the
+    same name. Which of the two, their journals say; what is kept stays.
+    """
+    names = {host.name for host in spec.hosts}
+    return kept is not None and bool(kept.hosts) and not any(host.name in names for host in kept.hosts)
 
 
 def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSpec:
@@ -83,7 +103,7 @@ def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSp
     """
     names = {host.name for host in spec.hosts}
     left = tuple(host for host in (before.hosts if before else ()) if host.name not in names)
-    if before is not None and before.hosts and len(left) == len(before.hosts):
+    if is_of_others(spec, before):
         kept = listing([host.name for host in left], MOST_SHOWN)
         hint = f"longboat cluster down {spec.name} takes that one down; --name is for others without a file"
         raise Refused(f"the cluster {spec.name} that was made from here has other hosts: {kept}", hint=hint)
@@ -116,19 +136,45 @@ def check_members(session: ClusterSession) -> None:
         raise Refused(f"not hosts of {name}: {', '.join(wrong)}", hint=hint)
 
 
-def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...]) -> int:
+def audit_lines(audits: Sequence[HostAudit]) -> Iterator[str]:
+    """How hosts differ from what they were before `up`."""
+    for report in audits:
+        for text in report.ours[:MOST_SHOWN]:
+            yield f"{report.host}: left: {clean(text)}"
+        if len(report.ours) > MOST_SHOWN:
+            yield f"{report.host}: left: and {len(report.ours) - MOST_SHOWN} more"
+        if report.others:
+            yield f"{report.host}: changed by others since `up`: {clean(listing(report.others, 3))}"
+
+
+def take_lost_out(session: ClusterSession, forget: Sequence[str]) -> ClusterSession:
+    """The same with lost hosts at the end, so that a control plane that is there speaks for the cluster. Lost ones are
+    taken out of etcd: the others leave it one by one, which needs a majority of its members each time.
+    """
+    spec = session.spec
+    lost = [host for host in spec.hosts if host.name in forget and host.name in session.unreachable]
+    hosts = (*(host for host in spec.hosts if host not in lost), *lost)
+    session = dataclasses.replace(session, spec=msgspec.structs.replace(spec, hosts=hosts))
+    control = session.spec.control_planes[0].name
+    facts = session.facts.get(control)
+    if facts is not None and facts.journal_cluster == spec.name and facts.file(ADMIN):
+        for name in (host.name for host in lost if host.role == "control-plane"):
+            try:
+                remove_member(session.hosts[control], name)
+            except EngineError as error:
+                say(f"warning: {clean(error.message)}")
+    return session
+
+
+def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...], *, is_apart: bool = False) -> int:
+    """`is_apart`: the cluster that is kept here under this name goes on without these hosts."""
     from longboat.clusters.kubeconfig_file import drop_context
 
     spec = session.spec
     for line in failure_lines(result.failures, session.logs):
         say(line)
-    for report in result.audits:
-        for text in report.ours[:MOST_SHOWN]:
-            say(f"{report.host}: left: {clean(text)}")
-        if len(report.ours) > MOST_SHOWN:
-            say(f"{report.host}: left: and {len(report.ours) - MOST_SHOWN} more")
-        if report.others:
-            say(f"{report.host}: changed by others since `up`: {clean(listing(report.others, 3))}")
+    for line in audit_lines(result.audits):
+        say(line)
     for each in result.kept:
         names = clean(listing(each.names, MOST_SHOWN))
         say(f"longboat: kept: volumes of users in {spec.storage.folder} on {each.host}: {names}")
@@ -141,18 +187,23 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
         say(f"error: {clean(error.message)}")
     for host in spec.hosts:
         if host.name in forget and host.name in session.unreachable:
-            target = f"{host.user}@{host.address}" if host.user else host.address
+            login = Login(host.address, host.user, host.port).text
             say(f"longboat: {host.name} is forgotten; what `up` changed there is still there")
-            say(f"hint: when it is back: longboat cluster down --hosts {target} --name {spec.name}")
+            say(f"hint: when it is back: longboat cluster down --hosts {login} --name {spec.name}")
     if missing or not result.is_clean:
         raise EngineError(
             f"{spec.name} is not all gone",
             hint="the same command again tries what is left; --forget HOST goes on without a host that is lost",
         )
+    if is_apart:
+        say(f"longboat: nothing of {spec.name} is left on {counted(len(session.facts), 'host')}")
+        return 0
     drop_context(spec.name, os.environ)
     forget_spec(spec.name, session.home)
     if result.audits:
         say(f"longboat: {spec.name} is gone; nothing of it is left on {counted(len(result.audits), 'host')}")
-    else:
+    elif session.facts:
         say(f"longboat: nothing of {spec.name} is on {counted(len(session.facts), 'host')}")
+    else:
+        say(f"longboat: {spec.name} is forgotten: none of its hosts answers")
     return 0

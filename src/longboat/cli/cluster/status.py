@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -14,7 +15,7 @@ from longboat.cli.output.tables import table
 from longboat.cli.output.terminal import clean
 from longboat.clusters.apply.nodes import read_nodes
 from longboat.clusters.plan.network import NodeView
-from longboat.clusters.spec import HostSpec
+from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.core.errors import LongboatError
 
 HEAD = ("HOST", "ROLE", "ADDRESS", "NODE", "VERSION", "GPUS", "STATE")
@@ -55,7 +56,17 @@ def command(output: str, accept_new_host_keys: bool) -> int:
             print(line)
         if trouble:
             print(clean(trouble))
+        for line in stranger_lines(spec, nodes):
+            print(line)
     return 0 if all(each["state"] == "ready" for each in rows) else 1
+
+
+def stranger_lines(spec: ClusterSpec, nodes: Iterable[str]) -> list[str]:
+    """Nodes of the cluster that its file does not have: others do not know the way to their pods."""
+    strangers = sorted(set(nodes) - {host.name for host in spec.hosts})
+    return [
+        f"{clean(name)} is a node, and not in the file: forgotten and back, or joined by hand" for name in strangers
+    ]
 
 
 def nodes_of(session: ClusterSession) -> tuple[dict[str, NodeView], str]:

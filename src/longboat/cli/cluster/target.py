@@ -68,6 +68,14 @@ def chosen_file() -> Path | None:
     return None if file == "-" else Path(file or DEFAULT_FILE)
 
 
+def chosen_name() -> str | None:
+    """The name of a cluster that this command's argument gives; None: a file, none, or a cluster without a file."""
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    file = chosen.get("file")
+    is_alone = chosen.get("hosts") is None and not chosen.get("is_local") and chosen.get("name") is None
+    return file if is_alone and file is not None and not is_file_name(file) else None
+
+
 def is_file_name(text: str) -> bool:
     """Whether the text is a path (it exists or looks like one) and not the name of a cluster."""
     looks_so = os.sep in text or text.endswith((".yaml", ".yml", ".json")) or text == "-"

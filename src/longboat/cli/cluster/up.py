@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -10,15 +11,19 @@ import click
 import msgspec
 
 from longboat.cli.cluster.addons import install_into, pools_of, print_addons
+from longboat.cli.cluster.down import audit_lines
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, say
+from longboat.clusters.apply.etcd_members import remove_member
 from longboat.clusters.apply.gpu_verification import GpuVerification
-from longboat.clusters.apply.nodes import delete_node
+from longboat.clusters.apply.nodes import delete_node, read_nodes
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
+from longboat.clusters.fields import rules
+from longboat.clusters.fields.rules import Login
 from longboat.clusters.observe.facts import HostProblem
 from longboat.clusters.offline.addon_files import with_manifests
 from longboat.clusters.offline.flannel_program import flanneld_of, unpinned
@@ -31,6 +36,8 @@ from longboat.clusters.up import ClusterUp, UpResult
 from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.core.words import counted
 from longboat.engines.shared.home import Home
+
+NOTHING = "nothing to do"
 
 
 @click.command("up", short_help="Make the cluster, or change it to what its file says.")
@@ -78,9 +85,7 @@ def command(
         install_into(spec, spec.context or spec.name, output)
         return 0
     gone = leaving_hosts(load_spec(spec.name, Home()), spec)
-    unknown = sorted(set(forget) - {host.name for host in gone})
-    if unknown:
-        raise UsageError(f"--forget {unknown[0]}: take the host out of the file, then forget it")
+    check_forgotten(spec, forget)
     leaving = [host for host in gone if host.name not in forget]
     software = load_software(spec, Home())
     if software is not None:
@@ -91,6 +96,7 @@ def command(
         more = host_problems(software.manifest, seen) if software else []
         session.check([*more, *lost_problems(session, leaving)])
         check_machines(session, leaving)
+        check_context(session)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
         programs = {} if dry_run else flanneld_of(spec, seen, cache_folder(Home()))
         for line in unpinned(spec, programs):
@@ -101,9 +107,7 @@ def command(
             print_plan(plan, leaving, output, spec.addons)
             return 0
         for name in forget:
-            delete_node(session.hosts[spec.control_planes[0].name], name)
-            say(f"longboat: {name} is forgotten; what `up` changed there is still there")
-            say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")
+            forget_host(session, name, gone)
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
@@ -124,11 +128,13 @@ def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpe
     if before is None or before.kind != spec.kind:
         return []
     now = {host.name: host for host in spec.hosts}
-    first = before.control_planes[0].name
-    if first != spec.control_planes[0].name:
+    planes, first = [host.name for host in before.control_planes], spec.control_planes[0].name
+    if first not in planes:
         raise Refused(
-            f"the first control plane of {spec.name} is {first}, and the file now has {spec.control_planes[0].name}",
-            hint=f"role: control-plane of {first} keeps it; longboat cluster down takes all of it down",
+            f"the first control plane of {spec.name} is {planes[0]}, and the file now has {first}",
+            hint=f"role: control-plane of {planes[0]} keeps it"
+            + (f"; of several any other one may come first: {', '.join(planes[1:])}" if planes[1:] else "")
+            + "; longboat cluster down takes all of it down",
         )
     changed = [host.name for host in before.hosts if host.name in now and now[host.name].role != host.role]
     if changed:
@@ -139,16 +145,28 @@ def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpe
 
 
 def lost_problems(session: ClusterSession, leaving: Sequence[HostSpec]) -> list[HostProblem]:
-    """Hosts that left the file and do not answer: they cannot be undone, and may come back as nodes."""
-    remedy = "bring it back; or, if it is lost for good: --forget {name} goes on without it"
+    """Hosts of the cluster that do not answer. Those that left the file cannot be undone, and may come back as nodes.
+    Without its only control plane there is no cluster to go on with.
+    """
+    kept, planes = load_spec(session.spec.name, session.home), session.spec.control_planes
+    names = {host.name for host in (kept.hosts if kept is not None else ())}
+    staying = [host for host in session.spec.hosts if host.name in names and planes != (host,)]
+    gone = (
+        "it is not in the file any more",
+        "bring it back; or, if it is lost for good: --forget {} goes on without it",
+    )
+    lost = (
+        "it is part of the cluster",
+        "bring it back; or, if it is lost for good, take it out of the file: --forget {} goes on",
+    )
     return [
         HostProblem(
-            host=host.name, check="connection", severity="warning", message="it is not in the file any more",
-            remedy=remedy.format(name=host.name),
+            host=host.name, check="connection", severity="warning", message=message, remedy=remedy.format(host.name)
         )
-        for host in leaving
+        for hosts, (message, remedy) in ((leaving, gone), (staying, lost))
+        for host in hosts
         if host.name in session.unreachable
-    ]  # fmt: skip
+    ]
 
 
 def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None:
@@ -162,13 +180,47 @@ def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None
             )
 
 
+def check_forgotten(spec: ClusterSpec, forget: Sequence[str]) -> None:
+    for name in forget:
+        if name in {host.name for host in spec.hosts}:
+            raise UsageError(f"--forget {name}: take the host out of the file, then forget it")
+        if not re.fullmatch(rules.NODE, name):
+            raise UsageError(f"--forget {name}: expected {rules.NODE_EXPECTED}")
+
+
+def forget_host(session: ClusterSession, name: str, gone: Sequence[HostSpec]) -> None:
+    """`gone`: hosts of the last `up` from here that are no longer in the file; those of others the cluster knows."""
+    control, known = session.hosts[session.spec.control_planes[0].name], {host.name: host for host in gone}
+    is_plane = name in known and known[name].role == "control-plane"
+    if is_plane or len(session.spec.control_planes) > 1:
+        is_plane = remove_member(control, name) or is_plane
+    if name not in known and not is_plane and name not in {node.name for node in read_nodes(control)}:
+        raise UsageError(f"--forget {name}: {session.spec.name} has no such node")
+    delete_node(control, name)
+    say(f"longboat: {name} is forgotten; what `up` changed there is still there")
+    if is_plane:  # its kubelet speaks with its own API server alone, which has no etcd any more
+        host = known.get(name)
+        login = Login(host.address, host.user, host.port).text if host is not None else name
+        say(f"hint: when it is back: longboat cluster down --hosts {login} --name {session.spec.name}")
+    else:
+        say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")
+
+
+def check_context(session: ClusterSession) -> None:
+    """A new cluster needs its name in the kubeconfig: told now, and not when it is made and cannot be renamed."""
+    from longboat.clusters.kubeconfig_file import check_name
+
+    if not any("kubernetes" in dict(facts.done) for facts in session.facts.values()):
+        check_name(session.spec.name, os.environ)
+
+
 def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: ProgressTable, *, grace_s: float) -> None:
     """Drain and reset the hosts that leave; trainings on them have `grace_s` to save."""
     connections = session.hosts.connections
     work = ClusterDown(session.spec, connections, session.facts, progress.listen, grace_s=grace_s, leaving=leaving)
     result = work.run()
     if not result.is_clean:
-        for line in failure_lines(result.failures, session.logs):
+        for line in (*failure_lines(result.failures, session.logs), *audit_lines(result.audits)):
             say(line)
         names = ", ".join(host.name for host in leaving)
         raise EngineError(f"{names}: could not leave the cluster", hint="the same command again tries what is left")
@@ -222,13 +274,17 @@ def merge(spec: ClusterSpec, text: str) -> None:
 
 
 def print_plan(plan: ClusterPlan, leaving: Sequence[HostSpec], output: str, addons: Sequence[str]) -> None:
+    does = "leaves the cluster: drained, then everything there is undone"
     if output == "json":
-        sys.stdout.write(msgspec.json.encode(plan_record(plan)).decode() + "\n")
+        leave = [{"name": "leave", "does": does, "needs": ()}]
+        records = [*plan_record(plan), *({"host": host.name, "steps": leave, "kept": ()} for host in leaving)]
+        sys.stdout.write(msgspec.json.encode(records).decode() + "\n")
         return
-    for line in plan_lines(plan):
-        print(line)
     for host in leaving:
-        print(f"{host.name}\n  - leaves the cluster: drained, then everything there is undone")
+        print(f"{host.name}\n  - {does}")
+    for line in plan_lines(plan):
+        if line != NOTHING or not leaving:
+            print(line)
     if addons:
         print(f"then, when the nodes are ready, what is missing of the add-ons: {', '.join(addons)}")
 
@@ -247,7 +303,7 @@ def plan_record(plan: ClusterPlan) -> list[dict[str, object]]:
 def plan_lines(plan: ClusterPlan) -> Sequence[str]:
     lines = [line for host in plan.hosts for line in host_lines(host)]
     if plan.is_empty:
-        lines.append("nothing to do")
+        lines.append(NOTHING)
     else:
         lines.append("then, when the hosts have joined: network between pods, labels, taints")
     return lines

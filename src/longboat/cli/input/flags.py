@@ -107,8 +107,10 @@ def read_env_file(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise NotFound(f"no such file: {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     file: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip().removeprefix("export ").strip()

@@ -48,7 +48,7 @@ def resolve(
         target = in_workdir(words[0], words[1:], cwd=cwd, workdir=workdir)
     else:
         target = from_script(words[0], words[1:], cwd=cwd, home=home)
-    if words[1:2] == ["--"]:  # as Python and torchrun do; after a job file it would be ours
+    if list(words[1:2]) == ["--"]:  # as Python and torchrun do; after a job file it would be ours
         notice = f"-- is passed on to {words[0]}: what follows a script is the script's without it"
         target = target._replace(notices=(*target.notices, notice))
     return target
@@ -126,14 +126,24 @@ def starter(path: Path, name: str) -> list[str]:
     """The command that starts a script: by its suffix, else the script itself if executable."""
     if path.suffix == ".py":
         return ["python", name]
-    if os.access(path, os.X_OK):
+    is_shell = path.suffix in (".sh", ".bash")
+    if os.access(path, os.X_OK) and not (is_shell and not has_interpreter(path)):
         return [f"./{name}"]
-    if path.suffix in (".sh", ".bash"):
+    if is_shell:
         return ["bash" if path.suffix == ".bash" else "sh", name]
     raise UsageError(
         f"{name} is neither a Python or shell script, nor executable, nor a job file",
         hint=f"chmod +x {name}, or {asked()} -- PROGRAM {name}",
     )
+
+
+def has_interpreter(path: Path) -> bool:
+    """Whether a script begins with `#!`: only a shell starts one that does not."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True  # it is started as it is, and what is wrong is told then
 
 
 def missing_script(script: str, arguments: Sequence[str], path: Path) -> Exception:
@@ -145,13 +155,15 @@ def missing_script(script: str, arguments: Sequence[str], path: Path) -> Excepti
         return UsageError(f"{script} is a device or a pipe", hint="name a script or a job file (.yaml, .yml, .json)")
     from shutil import which
 
-    if "/" not in script and which(script):
+    near = nearest_file(path)
+    has_arguments = bool(arguments) and not os.path.splitext(script)[1] and near is None  # torchrun of another machine
+    if "/" not in script and (which(script) or has_arguments):
         return UsageError(f"{script} is not a file here", hint=f"{asked()} -- {' '.join((script, *arguments))}")
     if " " in script and not arguments and which(script.split()[0]):
         import shlex
 
         return NotFound(f"no such file: {script}", hint=f"a line for the shell: {asked()} -- {shlex.quote(script)}")
-    return NotFound(f"no such file: {script}", hint=nearest_file(path))
+    return NotFound(f"no such file: {script}", hint=near)
 
 
 def nearest_file(path: Path) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from longboat.cli.output.terminal import CONTROLS
 from longboat.sdk.records import plain as plain
 
 
@@ -26,6 +27,10 @@ def write(data: object, output: str) -> None:
     print(to_json(data) if output == "json" else to_yaml(data))
 
 
+CELL_CONTROLS = {code: shown for code, shown in CONTROLS.items() if chr(code) not in "\t\r\n"}
+"""What drives a terminal is in no cell, for a name is anybody's word; a line break in quotes is data."""
+
+
 def write_csv(rows: Iterable[Sequence[object]]) -> None:
     """Print rows as CSV."""
     import csv
@@ -35,7 +40,10 @@ def write_csv(rows: Iterable[Sequence[object]]) -> None:
 
 def _csv_cell(cell: object) -> object:
     """Spreadsheets take a text that begins like this for a formula, unless a quote is before it; names are others'."""
-    if not isinstance(cell, str) or len(cell) < 2 or cell[0] not in "=+-@\t\r":
+    if not isinstance(cell, str):
+        return cell
+    cell = cell.translate(CELL_CONTROLS)
+    if len(cell) < 2 or cell[0] not in "=+-@\t\r":
         return cell
     try:
         float(cell)

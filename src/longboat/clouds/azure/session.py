@@ -90,7 +90,7 @@ class AzureSession:
                 self._credential = DefaultAzureCredential()
             given = self._credential.get_token(f"{_audience(self._client.base)}/.default")
         except (ClientAuthenticationError, CredentialUnavailableError, ValueError) as error:  # also an id that is none
-            raise credential_fault(str(error)) from None
+            raise credential_fault(str(error).strip() or type(error).__name__) from None
         self._token = given.token, float(given.expires_on)
         return self._token[0]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
 from longboat.clusters.plan.inventory_shell import INVENTORY
-from longboat.clusters.plan.journal_shell import JOURNAL, PRELUDE
+from longboat.clusters.plan.journal_shell import PRELUDE
 from longboat.clusters.plan.network import is_inside
 from longboat.clusters.provisioner.volumes import is_folder_name
 from longboat.core.jobs import Value
@@ -189,9 +189,17 @@ rmdir -- {place} 2>/dev/null || true
     return tuple(result.stdout.split())
 
 
+_FORGET = r"""
+[ -z "$(ls "$LB/undo" 2>/dev/null)" ] || fail "error: somebody changes this host"
+# The name goes last: whatever cuts this off, the next `down` finds the rest, and no other cluster meets its id.
+find "$LB" -mindepth 1 -maxdepth 1 ! -name cluster ! -name lock -exec rm -rf {} +
+rm -f "$LB/cluster"
+rm -rf "$LB"
+"""
+
+
 def forget(host: HostConnection) -> None:
     """Remove the journal, last, and only if nothing was added to it meanwhile."""
-    script = f'[ -z "$(ls "$LB/undo" 2>/dev/null)" ] || fail "error: somebody changes this host"\nrm -rf {JOURNAL}\n'
-    result = host.run(PRELUDE + script, timeout_s=60)
+    result = host.run(PRELUDE + _FORGET, timeout_s=60)
     if result.code != 0:
         raise CommandFailed(host.name, result)

@@ -41,6 +41,14 @@ class Login(NamedTuple):
     user: str | None = None
     port: int | None = None
 
+    @property
+    def text(self) -> str:
+        """As `parse_login` reads it."""
+        user = f"{self.user}@" if self.user else ""
+        if self.port is None:
+            return f"{user}{self.host}"
+        return f"{user}{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
 
 def address_of(text: str) -> Address | None:
     """Parse an IP address; None: it is a host name."""

@@ -173,16 +173,17 @@ def one_link(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> Problems:
 
 def virtual_ip(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:
     """kube-vip announces its address on the link of the node's own one, and nobody else may have it."""
-    if not spec.vip or host.role != "control-plane":
+    if not spec.vip:
         return
-    link = _network(_link(host, facts))
-    if link is not None and ipaddress.ip_address(spec.vip) not in link:
-        yield HostProblem(
-            host=facts.name,
-            check="vip",
-            message=f"it is on {link}, and {spec.vip} is not: kube-vip moves an address within one subnet",
-            remedy="vip: an address of the control planes' subnet that nobody has; or `endpoint`, a load balancer's",
-        )
+    link = _network(_link(host, facts)) if host.role == "control-plane" else None
+    address, message = ipaddress.ip_address(spec.vip), ""
+    if link is not None and address not in link:
+        message = f"it is on {link}, and {spec.vip} is not: kube-vip moves an address within one subnet"
+    elif link is not None and link.prefixlen < 31 and address in (link.network_address, link.broadcast_address):
+        message = f"{spec.vip} is no address of a host in {link}"
+    if message:
+        remedy = "vip: an address of the control planes' subnet that nobody has; or `endpoint`, a load balancer's"
+        yield HostProblem(host=facts.name, check="vip", message=message, remedy=remedy)
     if not is_ours(spec, facts) and spec.vip in [entry.partition("/")[0] for entry in facts.addresses]:
         yield HostProblem(
             host=facts.name,

@@ -311,6 +311,11 @@ def join(host: HostSpec, after: str, vip: str = "") -> Step:
     return Step(host=host.name, name="join", title=title, script=script, kind="join", needs=(after,), timeout_s=900.0)
 
 
+def has_begun(facts: HostFacts) -> bool:
+    """Whether kubeadm was ever called here: then what it made is the host's own."""
+    return any(entry.partition("-")[2] == "kubernetes" for entry in facts.journal)
+
+
 def member(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
     """The init or join step, unless the host is a member."""
     first = spec.control_planes[0].name

@@ -25,6 +25,27 @@ if [ -e /etc/fstab ]; then
     mv -f /etc/fstab.longboat /etc/fstab
 fi
 """
+# What no table names comes back with the next boot too, and the kubelet refuses to start: partitions that systemd finds
+# by their type, and compressed memory (zram).
+_MASK_SWAP = r"""
+if entry swap-units; then
+    systemctl list-units --plain --no-legend --type=swap 2>/dev/null | awk '{print $1}' > "$new/units" || true
+    cat > "$new/run" <<'UNDO'
+while read -r unit; do systemctl -q unmask -- "$unit"; done < "$HERE/units"
+systemctl daemon-reload
+UNDO
+    close_entry
+fi
+# A unit that somebody wrote himself cannot be masked, and stays.
+for list in "$LB"/undo/[0-9]*-swap-units/units; do
+    while read -r unit; do systemctl -q mask -- "$unit" 2>/dev/null || true; done < "$list"
+done
+"""
+# After a boot compressed memory is not there: its unit makes it.
+_SWAP_BACK = """for name in NAMES; do
+    ! sed 's/[[:space:]].*//' /proc/swaps | grep -qxF -- "$name" || continue
+    swapon "$name" 2>/dev/null || systemctl start "$(systemd-escape --path --suffix=swap "$name")"
+done"""
 RULES_FILE, RULES_UNIT = "/etc/longboat/firewall", "/etc/systemd/system/longboat-firewall.service"
 _FIREWALLD = "/etc/firewalld"
 _PORT = '<port port="{}" protocol="{}"/>\n'
@@ -93,7 +114,8 @@ def journal(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | None:
     """Record the state of the host before any change."""
     if facts.journal_cluster == spec.name:
         return None
-    is_another = f"""[ ! -s id ] || [ "$(cat id)" = {spec.id} ] ||
+    # An id without a name is of an `up` or a `down` that was cut off where there was nothing of it, or nothing left.
+    is_another = f"""[ ! -s cluster ] || [ ! -s id ] || [ "$(cat id)" = {spec.id} ] ||
     fail "error: this host is part of another cluster called {spec.name}"
 printf '%s\\n' {spec.id} > id.new
 mv id.new id
@@ -157,10 +179,10 @@ def swap(_spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
     if not facts.swaps and not facts.fstab_swaps:
         return Kept(host=host.name, name="swap", reason="no swap")
     # Only our own marks are taken out again: a disk that was added meanwhile stays in the table.
-    script = undo("swap", "\n".join(f"swapon {shlex.quote(name)}" for name in facts.swaps) or "true")
+    script = undo("swap", _SWAP_BACK.replace("NAMES", shlex.join(facts.swaps)) if facts.swaps else "true")
     script += undo("fstab", "[ ! -e /etc/fstab ] || sed -i 's/^# longboat: //' /etc/fstab") + COMMENT_SWAP
     if facts.swaps:
-        script += "swapoff -a\n"
+        script += _MASK_SWAP + "swapoff -a\n"
     title = "switch swap off" if facts.swaps else "comment swap out of /etc/fstab"
     return Step(host=host.name, name="swap", title=title, script=script)
 
@@ -203,8 +225,15 @@ def _firewalld(port: str, source: str) -> str:
     if source:
         words = f'rule family="ipv4" source address="{source}" port port="{number}" protocol="{protocol}" accept'
         rule = f"rich-rule='{words}'"
-    both = f"firewall-cmd -q --{{0}}-{rule}; firewall-cmd -q --permanent --{{0}}-{rule}"
-    return undo(f"port-{number}-{protocol}", f"{both.format('remove')} || true") + both.format("add") + "\n"
+    # Whoever stopped firewalld since, or removed it, is not kept from the way back.
+    close = f"""if firewall-cmd -q --state 2>/dev/null; then
+    firewall-cmd -q --remove-{rule}
+    firewall-cmd -q --permanent --remove-{rule}
+else
+    firewall-offline-cmd -q --remove-{rule} 2>/dev/null || true
+fi"""
+    opens = f"firewall-cmd -q --add-{rule}\nfirewall-cmd -q --permanent --add-{rule}\n"
+    return undo(f"port-{number}-{protocol}", close) + opens
 
 
 def _firewalld_zone(needed: Sequence[str], pods: str) -> str:

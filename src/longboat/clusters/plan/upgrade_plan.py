@@ -41,7 +41,9 @@ for name in $(printf '%s\n' "$planned" | sed -n 's/^Inst \([^ ]*\) \[.*/\1/p'); 
 done
 fresh=$(printf '%s\n' "$planned" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p')
 for seen in "$LB"/undo/[0-9]*-packages; do
-    [ ! -d "$seen" ] || [ -z "$fresh" ] || printf '%s\n' $fresh >> "$seen/packages"
+    [ -d "$seen" ] && [ -n "$fresh" ] || continue
+    printf '%s\n' $fresh >> "$seen/packages"
+    sync "$seen/packages" 2>/dev/null || sync
 done
 apt-get install $options $NAMES
 """

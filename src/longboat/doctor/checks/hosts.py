@@ -146,6 +146,19 @@ def certificates(seen: Seen) -> Judgement:
     return _fine(nodes, lambda report: bool(report.certificates), fine)
 
 
+def etcd(seen: Seen) -> Judgement:
+    """A member that is gone for good counts for the majority all the same, and no control plane can join."""
+    planes = [(report, facts) for report, facts in _nodes(seen) if facts.file("/etc/kubernetes/admin.conf")]
+    if not planes:
+        return skipped("no control plane answers")
+    hosts = {report.name for report in seen[HOSTS]}
+    lost = sorted({name for report, _ in planes for name in report.members or () if name not in hosts})
+    if lost:
+        hint = f"longboat cluster up --forget {lost[0]} takes it out"
+        return broken(f"it waits for what is no host of the file: {listing(lost, _SHOWN)}", hint)
+    return _fine(planes, lambda report: report.members is not None, "every member is a host of the file")
+
+
 def xid(seen: Seen) -> Judgement:
     hard: list[str] = []
     soft: list[str] = []
@@ -257,6 +270,7 @@ PROBLEMS = {
     "route": ("programs and images can be fetched", "every host has a way out, or needs none"),
     "range": ("address ranges do not overlap", "ranges of pods and services are free"),
     "link": ("hosts are on one subnet, where routes need it", "one subnet, or a network that needs none"),
+    "vip": ("the virtual IP is one of the control planes' subnet", "free, where there is one"),
     "vxlan": ("the network flannel finds vxlan and nftables", "there, where the network needs them"),
     "gpu": ("hosts with `gpu: yes` have one", "as the file says"),
     "driver": ("GPUs have a driver", "every GPU has a driver, where there are any"),
@@ -276,6 +290,7 @@ _CHECKS = (
     Check("host kubelet", "hosts", "the kubelet runs on every node", service("kubelet"), fix=START),
     Check("host runtime", "hosts", "containerd runs on every node", service("containerd"), fix=START),
     Check("host certificates", "hosts", "no certificate of the cluster ends soon", certificates),
+    Check("host etcd", "hosts", "etcd counts control planes of the file, and no other", etcd),
     Check("host xid", "hosts", "no GPU had an Xid error since the last boot", xid),
     Check("host driver match", "hosts", "kernel module and library of the driver match", driver_match),
     Check("host nvidia-smi", "hosts", "nvidia-smi lists every GPU of the PCI bus", smi),

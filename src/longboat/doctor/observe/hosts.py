@@ -9,6 +9,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
+from longboat.clusters.apply.etcd_members import LIST_MEMBERS, members_of
 from longboat.clusters.hosts.connection import HostConnection
 from longboat.clusters.hosts.pool import Answers, Hosts
 from longboat.clusters.observe.facts import HostFacts, HostProblem
@@ -37,6 +38,7 @@ for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /var/lib/ku
     text=$(sed -n '/BEGIN CERTIFICATE/,/END CERTIFICATE/p' "$file" | sed -n '2,/END/p' | sed '/END/,$d' | tr -d '\\n')
     say certificate "${file##*/} $text"
 done
+[ ! -r /etc/kubernetes/pki/apiserver-etcd-client.key ] || say etcd "$({ LIST_MEMBERS; } 2>/dev/null | tr '\\t\\n' '  ')"
 # Both logs: the kernel's own ring forgets. One line for each GPU and Xid, so that many of one kind hide no other.
 { soon dmesg; soon journalctl -k -b -q --no-pager; } |
     sed -n -e '1{h;s/.*/kernel_log\\t1/p;g;}' -e 's/.*\\(NVRM: Xid ([^)]*): [0-9]*\\).*/xid\\t\\1/p' |
@@ -56,7 +58,7 @@ if grep -q nvidia-container-runtime /etc/containerd/config.toml 2>/dev/null; the
 for name in CanNTP NTP NTPSynchronized; do say "$name" "$(soon timedatectl show -p "$name" --value)"; done
 say inodes "$(soon df -P -i /var/lib | tail -n 1)"
 say end 1
-"""
+""".replace("LIST_MEMBERS", LIST_MEMBERS)
 
 
 def host_reports(spec: ClusterSpec, hosts: Hosts, kept: ClusterSpec | None) -> list[HostReport]:
@@ -109,6 +111,7 @@ def report_of(
         is_member=facts.journal_cluster == spec.name,
         look_error=error.message if error is not None else "" if last.get("end") == "1" else "its answer was cut off",
         certificates=tuple(_certificates(lines["certificate"])),
+        members=_members(last.get("etcd", "")),
         xids=tuple(xids(lines["xid"])),
         smi_gpus=number(count) if code == "0" else None,
         has_kernel_log=bool(lines["kernel_log"]),
@@ -121,6 +124,14 @@ def report_of(
         inodes_free=_inodes(last.get("inodes", "")),
         now=time.time(),
     )
+
+
+def _members(text: str) -> tuple[str, ...] | None:
+    """Names of etcd's members; one that has never started has none."""
+    try:
+        return tuple(member["name"] for member in members_of(text) if member["name"])
+    except ValueError:
+        return None
 
 
 def _smi_error(code: str, text: str) -> str:

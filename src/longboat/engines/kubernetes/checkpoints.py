@@ -55,13 +55,13 @@ def check_places(record: Record, act: str = "removed") -> None:
         )
 
 
-def store_of(snapshot: RunSnapshot, environment: Mapping[str, str]) -> str | None:
+def store_of(record: Record, environment: Mapping[str, str]) -> str | None:
     """The address of a run's checkpoints in an object store that the caller reaches; None: they are in none."""
-    if snapshot.record.checkpoint_store is None:
+    if record.checkpoint_store is None:
         return None
-    check_places(snapshot.record, "read")
-    _reaching_variables(snapshot.record, environment)
-    return snapshot.record.checkpoint_store
+    check_places(record, "read")
+    _reaching_variables(record, environment)
+    return record.checkpoint_store
 
 
 def _store(record: Record, environment: Mapping[str, str]) -> CheckpointPlace:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from longboat.core.elastic.sizes import at_attempt, is_elastic, sizes
-from longboat.core.errors import LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT
+from longboat.core.errors import LAUNCHER_KILLED_CODE, RUN_REPLACED_EXIT
 from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
@@ -114,6 +114,7 @@ class NodeDeparture(Value, frozen=True):
     """Nodes of the attempt under way that are about to go, by a notice of termination."""
 
     hosts: tuple[str, ...]
+    since: float = 0.0  # when the last of them was noted
     due: float | None = None  # an elastic run ends then at the latest, to move; None: no end was told
     told: float = 0.0  # when its ranks were asked for a checkpoint
 
@@ -228,7 +229,7 @@ def replaced_exits(record: Record) -> tuple[int, ...]:
         return ()
     on = record.job.retries.on
     is_killed_too = not on or {"lost", "oom"} <= set(on)
-    return (LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT) if is_killed_too else (RUN_REPLACED_EXIT,)
+    return (LAUNCHER_KILLED_CODE, RUN_REPLACED_EXIT) if is_killed_too else (RUN_REPLACED_EXIT,)
 
 
 def expected_nodes(job: Job) -> list[str]:

@@ -21,11 +21,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from longboat.core.errors import EngineError, UsageError
+from longboat.core.errors import UsageError
 from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Job, Value
 from longboat.engines.kubernetes.records import CodeStore, GpuDriver, Storage
 from longboat.engines.kubernetes.setting_fields import CONFIG, GpuChoice, StorageChoice
+from longboat.engines.shared.files import disk_error
 from longboat.engines.shared.home import Home
 from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, plain
@@ -147,7 +148,7 @@ def _tree(path: Path) -> YamlNode:
     except FileNotFoundError:
         return YamlNode({}, SourcePosition(str(path)))
     except OSError as error:
-        raise EngineError(f"cannot read {path}: {error.strerror}") from None
+        raise disk_error(error, f"read {path}") from None
     node = parse_bytes(data, file=str(path), mistakes=mistakes)
     if node is not None and not isinstance(node.value, dict):
         if node.value is None:

@@ -183,17 +183,17 @@ def _post(url: str, body: bytes) -> str:
     """Send a body; why it was not taken, without the address, or empty."""
     import http.client
     import urllib.error
-    import urllib.request
 
-    headers = {"Content-Type": "application/json", "User-Agent": "longboat"}
+    from longboat.engines.lifecycle.webhook import post
+
     problem = ""
     for left in reversed(range(TRIES)):
         try:
-            request = urllib.request.Request(url, data=body, headers=headers, method="POST")
-            with urllib.request.urlopen(request, timeout=SEND_S):
-                return ""
+            post(url, body, SEND_S)
+            return ""
         except urllib.error.HTTPError as error:
-            problem = f"HTTP status {error.code}"
+            leads = ", which leads elsewhere: name that address" if 300 <= error.code < 400 else ""
+            problem = f"HTTP status {error.code}{leads}"
             if error.code < 500 and error.code != 429:
                 return problem  # it would not take it later either
         except (OSError, ValueError, http.client.HTTPException) as error:

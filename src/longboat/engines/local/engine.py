@@ -22,7 +22,6 @@ from longboat.engines.local.supervise.spawn import first_environment, nap, spawn
 from longboat.engines.local.supervise.wakeups import wake
 from longboat.engines.shared.files import write_value
 from longboat.engines.shared.home import Home, check_run_id
-from longboat.engines.shared.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from longboat.bundles.manifests import CodeSnapshot
@@ -288,7 +287,7 @@ class LocalEngine:
         files, _, state = self._observe(run)
         if state.is_final:
             return
-        write_value(files.stop, StopRequest(at=time.time(), grace_s=grace_s), is_durable=True)
+        files.request_stop(grace_s)
         wake(files)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
@@ -309,7 +308,7 @@ class LocalEngine:
                 self.wait(run)
         except EngineError as error:
             self._notice(f"{error.message}; removing what is there")
-            write_value(directory / "stop.json", StopRequest(at=time.time()))
+            RunFiles(directory).request_stop()
             wake(RunFiles(directory))
         if purge:
             purge_store_of(self.home, RunFiles(directory), self.environment)

@@ -17,13 +17,14 @@ import msgspec
 
 from longboat.bundles import durable
 from longboat.core.elastic.sizes import at_attempt, is_elastic
+from longboat.core.errors import EngineError
 from longboat.core.guards.formats import FORMAT, NewerFormat, Stored
 from longboat.core.jobs import Job
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
 from longboat.engines.lifecycle.predecessors import Predecessor
 from longboat.engines.local.settings import Isolation
 from longboat.engines.local.supervise.processes import ProcessId
-from longboat.engines.shared.files import is_newer_file, read_value, write_value
+from longboat.engines.shared.files import disk_error, is_newer_file, overwrite, read_value, write_value
 from longboat.engines.shared.stop_request import StopRequest
 
 S = TypeVar("S", bound=Stored)
@@ -187,6 +188,10 @@ class RunFolder:
         """Write progress that may be lost, to a file of its own: the durable state is never rewritten for it."""
         write_value(self._progress, state)
 
+    def overwrite_progress(self, state: LocalState) -> bool:
+        """The end of a run on a full disk goes into blocks that the file has already. False: it does not fit there."""
+        return overwrite(self._progress, msgspec.json.encode(state))
+
     def sync(self) -> None:
         """Make what is readable durable: its writer may be between the rename and the sync of the folder."""
         with contextlib.suppress(OSError):
@@ -204,6 +209,16 @@ class RunFolder:
         """Whether the user asked for the end. A damaged request is one too: only its grace is lost."""
         request = read_value(self.stop, StopRequest) or self.told_to_stop
         return StopRequest(at=0.0) if request is None and self.stop.exists() else request
+
+    def request_stop(self, grace_s: float | None = None) -> None:
+        """Ask for the end. On a full disk there is still room for a name: the empty file asks too, without a grace."""
+        try:
+            write_value(self.stop, StopRequest(at=time.time(), grace_s=grace_s), is_durable=True)
+        except EngineError:
+            try:
+                self.stop.touch(mode=0o600)
+            except OSError as error:
+                raise disk_error(error, f"write {self.stop}") from error
 
     def wanted_priority(self) -> int | None:
         """The changed priority of a waiting run, if there is one."""

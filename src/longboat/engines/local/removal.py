@@ -67,7 +67,7 @@ def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True
 
                 remove_containers(record.containers, uid, os.environ)
         # Of a purge too, until it is done: one that is killed on the way is finished by the next `rm --purge`.
-        left = LeftFiles(checkpoints=note_left(home, files, record)) if record is not None else LeftFiles()
+        left = LeftFiles(checkpoints=_noted(home, files, record)) if record is not None else LeftFiles()
         with disk(f"remove {directory}"):
             discard_ticket(home, directory.name)
             directory.rename(trash)
@@ -109,6 +109,15 @@ def remove_leftovers(home: Home) -> None:
 
 NOTES = "checkpoints/.removed"
 """Records of removed runs that left checkpoints: their names still lead to them (`--resume`, `rm --purge`)."""
+
+
+def _noted(home: Home, files: RunFiles, record: LocalRecord) -> str | None:
+    """Note what stays; where the disk is full, once the largest part of the run has made room for the note."""
+    try:
+        return note_left(home, files, record)
+    except EngineError:
+        remove_tree(files.directory / "attempts")
+        return note_left(home, files, record)
 
 
 def note_left(home: Home, files: RunFiles, record: LocalRecord) -> str | None:

@@ -106,7 +106,7 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
             newest = _newest_in(record.checkpoint_dir)
     status = msgspec.structs.replace(
         brief_status(record, state),
-        reason=state.reason or ("" if state.is_final else problem_of(files, state)),
+        reason=state.reason if state.is_final else "; ".join(filter(None, (state.reason, problem_of(files, state)))),
         step=step,
         metrics=metrics,
         checkpoint=str(newest) if newest else None,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 STAYS_BEHIND = "stays behind"
 """In a fact of an explanation: a file of the submitter's folder that the run has not."""
+_MOST_SCRIPT = 65536
+"""Bytes of a shell script that are looked at: it activates its environment at the beginning."""
 _MOST_LINES = 60
 """Lines of a failure that are looked at: the end of a traceback names what was missing."""
 _MOST_TOLD = 3  # files; a program stops at the first one that it misses
@@ -149,14 +151,32 @@ def _named(snapshot: CodeSnapshot, job: Job, paths: Set[str]) -> list[HeldBack]:
 
     commands = [*(role.run for role in job.roles), *([job.setup] if job.setup else [])]
     own = {place.partition("/")[0] for place in _own_places(job)}
-    words = [word for command in commands for word in in_command(command) if word.partition("/")[0] not in own]
+    named = [word for command in commands for word in in_command(command)]
+    inner = [word for script in named if script in paths for word in in_command(_shell_text(snapshot.root, script))]
+    words = [word for word in dict.fromkeys([*named, *inner]) if word.partition("/")[0] not in own]
     there = [word for word in words if snapshot.root and os.path.lexists(os.path.join(snapshot.root, word))]
     if not there:
         return []
     from longboat.bundles.source.held_back import held_back, travels
 
     held = [held_back(snapshot.root, word, exclude=job.exclude) for word in there if not travels(word, paths)]
-    return [each for each in held if each is not None]
+    # Of what a script names only environments: its other words are also comments, branches not taken, what it makes.
+    return [each for each in held if each is not None and (each.rule == "environment" or _is_named(each.path, named))]
+
+
+def _is_named(folder: str, named: Sequence[str]) -> bool:
+    return any(word == folder or word.startswith(f"{folder}/") for word in named)
+
+
+def _shell_text(root: str, script: str) -> str:
+    """The text of a shell script; empty: it is something else."""
+    if not root or not script.endswith((".sh", ".bash")):
+        return ""
+    try:
+        with open(os.path.join(root, script), "rb") as file:
+            return file.read(_MOST_SCRIPT).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _advice_for(held: Sequence[HeldBack], snapshot: CodeSnapshot, *, is_cluster: bool) -> list[tuple[str, str]]:

@@ -6,7 +6,8 @@ Pure. What only one engine can know (a pod's fate, a node's pressure) is added b
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +19,20 @@ from longboat.engines.shared.advice import ADVICE, next_steps
 _SILENT_S = 600.0  # ten minutes: evaluations and large checkpoints are over by then
 _LONG = 240
 """Characters of a message in the headline; the lines below it have the rest."""
+
+
+Holder = TypeVar("Holder")
+
+
+def fewest(holders: Sequence[Holder], is_enough: Callable[[Sequence[Holder]], bool]) -> list[Holder]:
+    """The first of these whose ends are enough together, without those that do not matter; none: all are too few."""
+    number = next((size for size in range(1, len(holders) + 1) if is_enough(holders[:size])), 0)
+    chosen = list(holders[:number])
+    for holder in holders[: max(number - 1, 0)]:  # the last of them was needed
+        others = [each for each in chosen if each is not holder]
+        if is_enough(others):
+            chosen = others
+    return chosen
 
 
 def shortened(text: str, limit: int) -> str:

@@ -80,6 +80,21 @@ def write_value(path: Path, value: Any, *, is_durable: bool = False) -> None:
     write_bytes(path, msgspec.json.encode(value), is_durable=is_durable)
 
 
+def overwrite(path: Path, data: bytes) -> bool:
+    """Write over a file in place, which takes no new block of a full disk; not atomic: a torn file counts as none."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            is_whole = os.pwrite(descriptor, data, 0) == len(data)
+            os.ftruncate(descriptor, len(data))
+            durable.sync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return is_whole
+
+
 def read_value(path: Path, kind: type[T]) -> T | None:
     """Decode a stored value; None where the file is missing or damaged, as after a power loss.
 

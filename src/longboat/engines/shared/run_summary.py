@@ -72,6 +72,7 @@ def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
         user=record.user,
         command=command_text(job),
         labels=job.labels,
+        params=job.params,
         priority=job.priority,
         attempts=state.attempts,
     )

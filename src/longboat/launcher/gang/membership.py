@@ -267,6 +267,8 @@ class GangLeader(Membership):
     def check(self, now: float) -> None:
         coordinator, plan = self.coordinator, self.state.plan
         for node, channel in self._channels.items():
+            if coordinator.members[node].is_over:
+                continue  # who has said how it ended hangs up, and no other pod comes for it
             if coordinator.members[node].first_heard is not None and now - channel.heard > self.lost_s:
                 text = "nothing was heard of its launcher for %g s" % self.lost_s
                 self._give(coordinator.lost(node, channel.heard, text, now))

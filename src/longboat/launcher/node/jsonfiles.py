@@ -118,7 +118,7 @@ def write_whole(path: str, data: bytes, mode: int = 0o644) -> None:
     Not `durable.write_file`, which travels with the launcher: this is the first thing that every launcher does, and
     loading anything for it would show in the time until a rank starts.
     """
-    temporary = path + ".tmp"
+    temporary = "%s.%d.tmp" % (path, os.getpid())  # two that tell a launcher something may do so at the same moment
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         try:

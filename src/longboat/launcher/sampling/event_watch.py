@@ -5,6 +5,7 @@ read as they grow, so that a script that knows nothing of Longboat has curves.
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ MOST_ENTRIES, MOST_DEPTH, MOST_FILES = 3000, 6, 32
 BUDGET_S = 0.01
 """For reading in one turn of five seconds: a fifth of a percent of a core. What is left is read later, and coarsely."""
 LAST_BUDGET_S = 1.0  # once, when the run has ended: nobody notices a second
+TAIL_BUDGET_S = 0.5  # beyond it, for the ends of files that are too long: a MiB takes half of it
 LAST_BYTES = 1 << 20
 """At the end of a file that is read whole when the run has ended: the last numbers are those that matter most."""
 MOST_STRIDE = 64  # of numbers that come too fast every 64th is kept: curves need no more
@@ -54,6 +56,8 @@ class EventWatch:
                     file.whole_tail = LAST_BYTES
                     file.stride = max(file.stride, min(left // LAST_BYTES, MOST_STRIDE))
                 rows += self._read(self._name(path), file, spacing_s)
+                if is_last and file.is_behind:
+                    rows += self._read_tail(path, file, spacing_s)
             except OSError:
                 continue  # it is gone
         if is_last:
@@ -61,6 +65,12 @@ class EventWatch:
             rows += [[round(at, 3), folder, step, {tag: number}] for (folder, tag), (at, step, number) in last]
             self._passed = {}
         return rows
+
+    def _read_tail(self, path: str, file: Any, spacing_s: float) -> list[list[Any]]:
+        """The last numbers of a file that is too long to be read to its end: what is before them is left out."""
+        file.skip_to_tail()
+        file.until = time.thread_time() + TAIL_BUDGET_S / len(self._files)
+        return self._read(self._name(path), file, spacing_s)
 
     def _read(self, folder: str, file: Any, spacing_s: float) -> list[list[Any]]:
         rows = []
@@ -100,9 +110,11 @@ class EventWatch:
             if path in self._files or len(self._files) >= MOST_FILES:
                 continue
             try:
-                if os.stat(path).st_mtime < self._since:
-                    continue  # of an earlier run, in a folder that is shared
+                about = os.stat(path)
             except OSError:
+                continue
+            # A pipe would hold up whoever opens it; an older file is of an earlier run, in a folder that is shared.
+            if not stat.S_ISREG(about.st_mode) or about.st_mtime < self._since:
                 continue
             from ..vendored import load
 
@@ -125,10 +137,13 @@ def _search(folder: str) -> list[str]:
                     left -= 1
                     if left < 0:
                         return paths
-                    if MARK in entry.name and entry.is_file():
-                        paths.append(entry.path)
-                    elif entry.name not in PASSED_OVER and entry.is_dir(follow_symlinks=False):
-                        below.append(entry.path)
+                    try:
+                        if MARK in entry.name and entry.is_file():
+                            paths.append(entry.path)
+                        elif entry.name not in PASSED_OVER and entry.is_dir(follow_symlinks=False):
+                            below.append(entry.path)
+                    except OSError:
+                        continue  # a link in a circle, or one that leads where we may not look
         level = below
     return paths
 

@@ -9,6 +9,7 @@ import threading
 from . import event_files, store_events
 from .relay import Relay
 from .serve import Bench, IdleClock, Missing, free_port, python_with, run_server
+from .words import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 LINK_S = 5.0
 """How often new event files are looked for; TensorBoard itself reads every 5 s."""
+FIRST_LOOK_S = 5.0
+"""Curves are there when the page opens, if their stores send them in this time; one that hangs keeps no board shut."""
 
 
 def serve_board(bench: Bench, options: argparse.Namespace) -> int:
@@ -25,7 +28,7 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
     clock = IdleClock(options.idle)
     own = free_port(0)
     relay = Relay(free_port(options.port, is_exact=options.exact), own, options.open)
-    over = threading.Event()
+    over, looked = threading.Event(), threading.Event()
 
     def pass_on() -> None:
         while not over.is_set():
@@ -37,26 +40,28 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
 
     def look() -> None:
         folders = event_files.chosen(options.runs, options.run, options.label) if options.runs else []
-        event_files.link(logs, folders + [(name, store.folder) for name, store in stores])
+        try:
+            event_files.link(logs, folders + [(name, store.folder) for name, store in stores])
+        except OSError:
+            pass  # a run that is just being removed; the next look sees it gone
 
     def link() -> None:
-        while True:
-            try:
-                look()
-            except OSError:
-                pass  # a run that is just being removed; the next look sees it gone
-            if over.wait(LINK_S):
-                return
+        while not over.wait(LINK_S):
+            look()
 
     def copy() -> None:
-        while stores and not over.wait(store_events.LOOK_S):
+        while stores:
             for _, store in stores:
                 store.turn()
+            looked.set()
+            if over.wait(store_events.LOOK_S):
+                return
 
-    for _, store in stores:
-        store.turn()
+    threading.Thread(target=copy, daemon=True).start()
+    if stores and not looked.wait(FIRST_LOOK_S):
+        tell("the object store has not answered for %d s: its curves come when it does" % FIRST_LOOK_S)
     look()
-    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link, copy)]
+    threads = [threading.Thread(target=work, daemon=True) for work in (pass_on, link)]
 
     def ready() -> None:
         for thread in threads:
@@ -73,9 +78,9 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
 
 def _stores(bench: Bench, words: list[str]) -> list[tuple[str, store_events.StoreEvents]]:
     """By the name that is shown: `NAME=URL`."""
-    pairs = [word.partition("=") for word in words]
+    pairs = [store_events.named_url(word) for word in words]
     folders = [bench.path(os.path.join("stores", str(number))) for number in range(len(pairs))]
-    return [(name, store_events.StoreEvents(url, folder, os.environ)) for (name, _, url), folder in zip(pairs, folders)]
+    return [(name, store_events.StoreEvents(url, folder, os.environ)) for (name, url), folder in zip(pairs, folders)]
 
 
 def tensorboard(program: str) -> list[str]:

@@ -94,7 +94,7 @@ def event_files(root: str) -> Iterator[tuple[str, str]]:
         wanted = [name for name in folders if not name.startswith(".") and name not in SKIPPED]
         folders[:] = sorted(wanted) if depth < DEEPEST and left > 0 else []
         for name in files:
-            if MARK in name:
+            if MARK in name and os.path.isfile(os.path.join(at, name)):  # a pipe would hold up whoever opens it
                 yield below, name
 
 

@@ -7,7 +7,7 @@ new template last.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from longboat.core.errors import EngineError, LongboatError, UsageError
@@ -78,6 +78,18 @@ def replace_spec(client: Client, deployment: Object) -> None:
             client.replace({**version, **there, "metadata": metadata, "spec": deployment["spec"]})
             return
     raise EngineError(f"{name} is being changed by others", hint="try again")
+
+
+def patch_as_read(client: Client, read: Callable[[], Object], change_of: Callable[[Object], Object]) -> Object:
+    """Change a Deployment as it was read; where somebody else has meanwhile, a follower perhaps, it is read again:
+    what is derived from the one before would take back what they did."""
+    for _ in range(MOST_CONFLICTS):
+        there = read()
+        metadata, patch = there["metadata"], change_of(there)
+        patch = {**patch, "metadata": {**patch["metadata"], "resourceVersion": metadata["resourceVersion"]}}
+        with contextlib.suppress(Conflict):
+            return client.patch(DEPLOYMENT, metadata["name"], patch)
+    raise EngineError("the service is being changed by others", hint="try again")
 
 
 def put_owned(client: Client, deployment: Mapping[str, Any], body: Object) -> None:

@@ -33,7 +33,7 @@ LOOK_S = 15.0
 ANSWER_S = 30.0
 """A store that is slow answers in this time; a replica that never does must not keep all other services waiting."""
 MOST_ANSWER = 1 << 20
-"""Bytes: a thousand checkpoints with ten metrics each."""
+"""Bytes: a thousand checkpoints with one metric each, whose name is in the job file."""
 MOST_STEP = 10**18
 """Steps have at most 18 digits."""
 
@@ -59,21 +59,21 @@ def follow_once(client: Client, body: Object) -> int | None:
     if is_update or not (failure or phase_of(body) == "ready"):
         return None
     failed = record.with_failed() if failure else record.failed
-    entries = look(client, name, record.serve.follow)
     rule = Retention(metric=record.metric, goal=record.goal)
+    entries = look(client, name, record.serve.follow, rule.metric)
     step = next_step(entries, record.serve.follow, rule, serving=record.step, failed=failed)
     if step is not None:
         serve_step(client, body, msgspec.structs.replace(record, step=step, failed=failed))
     return step
 
 
-def look(client: Client, name: str, follow: str) -> list[CheckpointEntry]:
-    """The complete checkpoints where the replicas of a service have theirs from."""
+def look(client: Client, name: str, follow: str, metric: str = "") -> list[CheckpointEntry]:
+    """The complete checkpoints where the replicas of a service have theirs from, with this metric of theirs."""
     answer, complaint = BoundedOutput(MOST_ANSWER), BoundedOutput(MOST_ANSWER)
     pod = asked_pod(pods_of(client, name))
     if pod is None:
         return []  # none has begun yet
-    command = ["python3", "-I", "-S", LAUNCHER, "--checkpoints", ROOT, follow]
+    command = ["python3", "-I", "-S", LAUNCHER, "--checkpoints", ROOT, follow, *([metric] if metric else [])]
     outputs: dict[str, io.BytesIO] = {"stdout": answer, "stderr": complaint}
     code = run_in_pod(client, pod, command, container=CONTAINER, timeout_s=ANSWER_S, **outputs)  # type: ignore[arg-type]
     if code != 0:

@@ -13,7 +13,7 @@ from longboat.core.errors import LongboatError, NotFound
 from longboat.core.runs import LogLine
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection.transport import ResponseStream
-from longboat.kubeapi.errors import Unreachable
+from longboat.kubeapi.errors import ApiError, Unreachable
 
 Object = dict[str, Any]
 
@@ -25,12 +25,28 @@ MOST_WAITING = 10_000
 """Lines that wait for whoever prints them; pods are not read faster than that."""
 
 
-def past_lines(client: Client, pods: Sequence[Object], tail: int | None) -> Iterator[LogLine]:
+def past_lines(
+    client: Client, pods: Sequence[Object], tail: int | None, notice: Callable[[str], None]
+) -> Iterator[LogLine]:
+    """What pods have written so far. One that has begun nothing has no log; one whose node is lost hides no other's."""
     for pod in pods:
         name = pod["metadata"]["name"]
-        with contextlib.closing(client.log(name, tail=tail)) as stream:
-            for data in _lines(stream):
-                yield line_of(name, data)
+        if started_container(pod) is None:
+            continue
+        try:
+            with contextlib.closing(client.log(name, tail=tail)) as stream:
+                for data in _lines(stream):
+                    yield line_of(name, data)
+        except ApiError as error:
+            notice(f"the log of {name} cannot be read: {error.message}")
+
+
+def started_container(pod: Object) -> Object | None:
+    """The status of its container, if that was started at least once: the API server has a log of no other."""
+    status: Object | None = next(iter((pod.get("status") or {}).get("containerStatuses") or ()), None)
+    if status is None:
+        return None
+    return status if "waiting" not in (status.get("state") or {}) or status.get("lastState") else None
 
 
 def follow_lines(client: Client, pods: Callable[[], Sequence[Object]], tail: int | None) -> Iterator[LogLine]:
@@ -58,9 +74,10 @@ class LogFollower:
         self._streams: dict[int, ResponseStream] = {}
 
     def follow(self, pod: Object) -> None:
-        """A container that was started again is another one, with a log of its own."""
-        status = next(iter((pod.get("status") or {}).get("containerStatuses") or ()), None)
-        if status is None or "waiting" in (status.get("state") or {}):
+        """A container that was started again is another one, with a log of its own. One that crashed between two looks
+        is read while it waits to be started again."""
+        status = started_container(pod)
+        if status is None:
             return
         key = (str(pod["metadata"]["uid"]), int(status.get("restartCount", 0)))
         if key not in self._seen:

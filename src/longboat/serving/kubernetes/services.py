@@ -208,12 +208,14 @@ class ClusterServices:
         self.client.delete(DEPLOYMENT, beside, uid=canary["metadata"]["uid"])
 
     def scale(self, name: str, least: int, most: int | None) -> None:
-        record = record_of(existing_service(self.client, name))
-        serve = msgspec.structs.replace(record.serve, replicas=least, max_replicas=most)
-        changed = msgspec.structs.replace(record, serve=serve)
-        annotations = {RECORD: msgspec.json.encode(changed).decode()}
-        self.client.patch(DEPLOYMENT, name, {"metadata": {"annotations": annotations}, "spec": {"replicas": least}})
-        self._scale_by_load(name, serve)
+        def counted(body: Object) -> Object:
+            record = record_of(body)
+            serve = msgspec.structs.replace(record.serve, replicas=least, max_replicas=most)
+            text = msgspec.json.encode(msgspec.structs.replace(record, serve=serve)).decode()
+            return {"metadata": {"annotations": {RECORD: text}}, "spec": {"replicas": least}}
+
+        changed = apply.patch_as_read(self.client, lambda: existing_service(self.client, name), counted)
+        self._scale_by_load(name, record_of(changed).serve)
 
     def _scale_by_load(self, name: str, serve: Serve) -> None:
         scaling.scale_by_load(self.client, existing_service(self.client, name), serve, self._notice)
@@ -273,7 +275,7 @@ class ClusterServices:
     def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
         existing_service(self.client, name)
         if not query.follow:
-            return past_lines(self.client, pods_of(self.client, name), query.tail)
+            return past_lines(self.client, pods_of(self.client, name), query.tail, self._notice)
 
         def pods() -> Sequence[Object]:
             existing_service(self.client, name)

@@ -28,7 +28,7 @@ class ServiceFollower:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="follower")
         self._look: Future[None] | None = None
         self._due = 0.0
-        self._problem = ""
+        self.problem = ""  # of the last look
 
     def turn(self, wanted: WantedService, state: ServiceState) -> None:
         """Look, beside the supervisor's loop, when it is time."""
@@ -45,11 +45,11 @@ class ServiceFollower:
     def follow(self, wanted: WantedService, state: ServiceState) -> None:
         try:
             self._follow(wanted, state)
-            self._problem = ""
+            self.problem = ""
         except Exception as error:  # its run was removed, a store is away: the next look may see more
             text = str(error) if isinstance(error, (LongboatError, OSError)) else f"{type(error).__name__}: {error}"
-            if text != self._problem:  # nobody else would tell it: this is a thread of its own
-                self._problem = text
+            if text != self.problem:  # nobody else would tell it: this is a thread of its own
+                self.problem = text
                 self._say(f"cannot follow: {text}")
 
     def _follow(self, wanted: WantedService, state: ServiceState) -> None:

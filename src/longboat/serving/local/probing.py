@@ -21,6 +21,8 @@ MOST_FAILED = 3
 MOST_AT_ONCE = 64
 """Threads for probes: one that hangs takes its thread for minutes (golden cases), and nothing else may wait for it."""
 
+NOT_YET = "not ready yet: "
+
 
 class Prober:
     """Probes of all replicas. What they show is written into the replica."""
@@ -37,7 +39,7 @@ class Prober:
         settings = service.settings_of(replica.version)
         late = started is not None and not replica.was_ready and time.time() - started > settings.start_s
         if late:
-            replica.over = f"not ready after {settings.start_s:g} s: {replica.reason}"
+            replica.over = f"not ready after {settings.start_s:g} s: {replica.reason.removeprefix(NOT_YET)}"
             return
         probe = self._first if not replica.was_ready or replica.phase == "starting" else self._again
         loop = asyncio.get_running_loop()
@@ -57,7 +59,7 @@ class Prober:
         settings = service.settings_of(replica.version)
         problem = check_answers(HOST, replica.port, settings.ready)
         if problem is not None:
-            replica.reason = f"not ready yet: {problem}"
+            replica.reason = f"{NOT_YET}{problem}"
             return
         try:
             golden = self._golden(replica, service)
@@ -65,7 +67,7 @@ class Prober:
         except DamagedCases as error:
             problem = str(error)
         except (OSError, http.client.HTTPException) as error:
-            replica.reason = f"not ready yet: {reason_of(error, replica.port)}"
+            replica.reason = f"{NOT_YET}{reason_of(error, replica.port)}"
             return
         if replica.phase != "starting":
             return

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Command, Job, Serve, Value
@@ -37,6 +39,12 @@ class Version(Value, frozen=True):
     @property
     def shown(self) -> str:
         return self.run if self.step is None else f"{self.run}:{self.step}"
+
+    def moved(self, before: Path, after: Path) -> Version:
+        """The same where the folder of its service has another name."""
+        if self.checkpoint is None:
+            return self
+        return msgspec.structs.replace(self, checkpoint=str(after / Path(self.checkpoint).relative_to(before)))
 
     def submission(self, environment: dict[str, str]) -> Submission:
         """As the run was submitted; `replica_job` makes the job of a replica of it."""
@@ -92,6 +100,7 @@ class ServiceState(Stored, frozen=True):
     good: int | None = None  # the newest version that had a ready replica
     failed: dict[int, str] = {}  # versions that never take requests, and why
     problem: str = ""
+    follow_problem: str = ""  # why the last look at the checkpoints of its run showed nothing
     answered: int = 0
     lost: int = 0  # requests that the proxy could not get an answer for
 

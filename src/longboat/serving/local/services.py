@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -50,7 +49,7 @@ from longboat.serving.local.rollout import (
     without_failed,
 )
 from longboat.serving.local.spawn import leave_to_caller, supervise
-from longboat.serving.local.status import status_of
+from longboat.serving.local.status import status_of, unattended
 from longboat.serving.requests import ServiceRequest
 from longboat.serving.served_code import submission_of, with_code_of_now
 from longboat.serving.service_status import ServiceStatus
@@ -59,6 +58,8 @@ HOST = "127.0.0.1"
 """What is listened on unless somebody says otherwise: the proxy asks nobody for a password."""
 START_S = 30.0
 """The proxy listens a moment after its process was started; longer means that it failed."""
+TAKE_OVER_S = 5.0
+"""The same where a killed supervisor is replaced: what keeps the new one from listening is shown."""
 STOP_MARGIN_S = 60.0
 """Beyond the draining and the grace of replicas: after this the command itself cleans up."""
 MOST_VERSIONS = 10
@@ -105,7 +106,7 @@ class LocalServices:
         uid = os.urandom(6).hex()
         try:
             version, serve, environment = self._version(draft, request, 1)
-            version = _moved(version, draft.directory, parent / name)
+            version = version.moved(draft.directory, parent / name)
             if serve.ingress is not None:
                 self._notice("`ingress` is for services of a cluster: here the address is a port of this machine")
             host = request.host or HOST
@@ -279,10 +280,13 @@ class LocalServices:
             problem = self._notice_supervised(folder, wanted)
         else:
             self._finish_stop(folder, wanted)
-        status = status_of(wanted, folder.state(), is_stopping=folder.is_stopping())
+        state = folder.state()
+        status = status_of(wanted, state, is_stopping=folder.is_stopping())
         if problem is not None:
-            reason = f"its supervisor was killed, and from here none can be started: {problem.message}"
-            status = msgspec.structs.replace(status, phase="failed", reason=reason)
+            status = unattended(status, f"from here none can be started: {problem.message}", is_final=True)
+        elif state.supervisor is not None and not is_alive(state.supervisor) and not folder.is_stopping():
+            said = "".join(last_lines_of(folder.log)[-1:])
+            status = unattended(status, f"another one is being started: {said}", is_final=False)
         return status, problem
 
     def logs(self, name: str, query: LogQuery) -> Iterator[LogLine]:
@@ -328,7 +332,7 @@ class LocalServices:
                 raise EngineError("it is only looked at")
             if supervise(folder, wanted, self._environment):
                 self._notice(f"the supervisor of {folder.name} was killed; a new one takes over")
-                self._await_proxy(folder)
+                self._await_proxy(folder, TAKE_OVER_S)
         except LongboatError as error:  # the home can only be read, or a secret is not known here
             supervisor = folder.state().supervisor
             if supervisor is None or not is_alive(supervisor):
@@ -341,9 +345,9 @@ class LocalServices:
             if self._engine.takes_over:
                 supervise(folder, wanted, self._environment)
 
-    def _await_proxy(self, folder: ServiceFolder) -> bool:
+    def _await_proxy(self, folder: ServiceFolder, timeout_s: float = START_S) -> bool:
         """Until the address answers: who is told the name may ask at once."""
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and folder.is_supervised():
             supervisor = folder.state().supervisor
             if supervisor is not None and is_alive(supervisor):
@@ -391,10 +395,3 @@ def _is_there(folder: ServiceFolder, wanted: WantedService) -> bool:
     """Whether the folder still is that of this service, and not of a later one of the same name."""
     now = folder.wanted()
     return folder.directory.exists() and (now is None or now.uid == wanted.uid)
-
-
-def _moved(version: Version, before: Path, after: Path) -> Version:
-    if version.checkpoint is None:
-        return version
-    path = after / Path(version.checkpoint).relative_to(before)
-    return msgspec.structs.replace(version, checkpoint=str(path))

@@ -17,6 +17,8 @@ def status_of(wanted: WantedService, state: ServiceState, *, is_stopping: bool) 
     desired = max(state.desired, wanted.serve.replicas)
     canary = None if wanted.canary is None else wanted.version(wanted.canary)
     phase, reason = _phase(wanted, state, is_stopping=is_stopping)
+    if not reason and wanted.serve.follow and state.follow_problem:
+        reason = f"cannot follow: {state.follow_problem}"
     host = f"[{wanted.host}]" if ":" in wanted.host else wanted.host
     return ServiceStatus(
         name=wanted.name,
@@ -39,6 +41,12 @@ def status_of(wanted: WantedService, state: ServiceState, *, is_stopping: bool) 
         user=wanted.user,
         members=tuple(msgspec.to_builtins(replica) for replica in replicas),
     )
+
+
+def unattended(status: ServiceStatus, why: str, *, is_final: bool) -> ServiceStatus:
+    """The same where nobody passes requests on: its replicas are as they were when somebody did."""
+    phase = "failed" if is_final else "degraded"
+    return msgspec.structs.replace(status, phase=phase, reason=f"its supervisor was killed, and {why}")
 
 
 def _phase(wanted: WantedService, state: ServiceState, *, is_stopping: bool) -> tuple[str, str]:

@@ -192,7 +192,7 @@ class ServiceSupervisor:
             return
         lines = await self._in_thread(self._runs.last_lines, replica.name)
         self.say("\n".join([f"{replica.name} ended: {reason}", *(f"  {line}" for line in lines)]))
-        replica.reason = "; ".join([reason, *lines[-1:]])
+        replica.reason = "; ".join([reason, *(line for line in lines[-1:] if line not in reason)])
         steady = replica.ready_since is not None and time.monotonic() - replica.ready_since > decide.STEADY_S
         failures = 0 if steady else self._failures.get(replica.version, 0) + 1
         self._failures[replica.version] = failures
@@ -335,6 +335,7 @@ class ServiceSupervisor:
             good=self._good,
             failed=self._failed,
             problem=self._problem,
+            follow_problem=self._follower.problem,
             answered=self.backends.answered,
             lost=self.backends.failed,
         )

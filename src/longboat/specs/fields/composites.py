@@ -36,6 +36,7 @@ class Shape(Value, frozen=True):
     build: Build | None = None
     short: Any = None  # a Kind
     short_name: str = ""  # the field the short form is; empty: the short kind reads the whole value
+    unknown_hint: Any = None  # of a key that is no field, and its value: what was meant, or None
 
     @property
     def expected(self) -> str:
@@ -87,7 +88,11 @@ class Shape(Value, frozen=True):
         ours = our_name(key, names)
         close = f'; did you mean "{ours}"?' if ours else nearest(key, names)
         allowed = "" if close else "; allowed: " + ", ".join(names)
-        at.mistakes.add(node.keys.get(key, node.place), at.into(shown).path, f"unknown field{close or allowed}")
+        if any(problem.message.endswith(allowed) for problem in at.mistakes.problems):
+            allowed = ""  # said once for all of them
+        hint = self.unknown_hint(shown, node.value[key]) if self.unknown_hint and isinstance(node.value, dict) else None
+        place = node.keys.get(key, node.place)
+        at.mistakes.add(place, at.into(shown).path, f"unknown field{close or allowed}", hint=hint)
 
     def schema(self) -> dict[str, Any]:
         shape: dict[str, Any] = {

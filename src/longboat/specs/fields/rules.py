@@ -100,6 +100,14 @@ def url_fault(url: str) -> str | None:
     return None
 
 
+def checkpoint_fault(place: str) -> str | None:
+    """The same for checkpoints, which have a folder of their own."""
+    is_workdir = clean_target(place) == "."
+    return (
+        "found the working folder itself, expected a folder such as ./checkpoints" if is_workdir else place_fault(place)
+    )
+
+
 def place_fault(place: str) -> str | None:
     """For places that are a folder or a name in an object store. The message never repeats a URL."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?", place)

@@ -272,7 +272,7 @@ PARAMS = MapOf(
 
 def sweep_to_mapping(sweep: Sweep) -> dict[str, Any]:
     """The field as it is written in a job file."""
-    shown: dict[str, Any] = {name: _shown_space(values) for name, values in sweep.space.items()}
+    shown = space_to_mapping(sweep)
     shown["method"] = sweep.method
     shown.update({"sampler": sweep.sampler} if sweep.method == "optuna" else {})
     shown.update({"trials": sweep.trials} if sweep.trials is not None else {})
@@ -282,6 +282,11 @@ def sweep_to_mapping(sweep: Sweep) -> dict[str, Any]:
     if sweep.stop != SweepStop():
         shown["stop"] = {name: value for name, value in msgspec.to_builtins(sweep.stop).items() if value is not None}
     return shown
+
+
+def space_to_mapping(sweep: Sweep) -> dict[str, Any]:
+    """The parameters alone: of each its values, or its range."""
+    return {name: _shown_space(values) for name, values in sweep.space.items()}
 
 
 def _shown_space(values: tuple[Scalar, ...] | Range) -> Any:

@@ -54,7 +54,7 @@ def remove(
 ) -> list[CheckpointEntry]:
     """Remove checkpoints by their steps; all of them are checked before the first goes."""
     entries = place.entries()
-    chosen = [choose(entries, each, run) for each in wanted]
+    chosen = list({entry.name: entry for entry in (choose(entries, each, run) for each in wanted)}.values())
     for entry in chosen if not force else ():
         check_removable(entry, run, is_final=is_final)
     for entry in chosen:

@@ -13,8 +13,9 @@ from longboat.core.errors import LongboatError, UsageError
 from longboat.engines.engine import Engine
 from longboat.engines.shared.home import Home
 from longboat.metrics.values import RunMetrics
+from longboat.multicluster.ask import set_price
 from longboat.sdk.records import plain
-from longboat.sdk.sweeps import OpenSweep, all_sweeps, ensure_driven, find_sweep
+from longboat.sdk.sweeps import OpenSweep, all_sweeps, ensure_driven, find_sweep, stop_sweep
 from longboat.sweeps.report import SweepReport, report_of
 from longboat.sweeps.trials import FINAL
 from longboat.web.places import LOCAL, ShownPlace, find_place
@@ -53,6 +54,15 @@ def one_sweep(places: Sequence[ShownPlace], cluster: str, name: str, *, readonly
     return {"cluster": place.name, **plain(report), "counts": counts(report)}
 
 
+def end_sweep(place: ShownPlace, name: str) -> dict[str, str]:
+    """`sweep stop --no-wait`: no trial starts any more, those under way get their grace."""
+    home = Home()
+    sweep = find_sweep(home, name, place=searched(place), is_whole=True)
+    stop_sweep(sweep)
+    ensure_driven(home, sweep)  # one whose driver is gone would heed nobody
+    return {"cluster": place.name, "name": sweep.name}
+
+
 def searched(place: ShownPlace) -> Engine | None:
     """Where sweeps are looked for: the home of this machine, or a cluster."""
     return None if place.kind == LOCAL else place.engine
@@ -85,7 +95,8 @@ def compare(places: Sequence[ShownPlace], ids: Sequence[str]) -> dict[str, Any]:
     pairs = [(find_place(places, text.partition("/")[0]), text.partition("/")[2]) for text in chosen]
     statuses = [place.engine.status(run) for place, run in pairs]
     metrics = [place.engine.metrics_of(run) for place, run in pairs]
-    comparison = compare_runs(statuses, metrics, code_changes(pairs), time.time())
+    prices = [set_price(place.engine) for place, _ in pairs]
+    comparison = compare_runs(statuses, metrics, code_changes(pairs), time.time(), prices=prices)
     return {"ids": chosen, **plain(comparison), "curves": shared_curves(metrics)}
 
 

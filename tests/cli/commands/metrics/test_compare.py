@@ -23,6 +23,8 @@ def test_two_runs_and_a_folder(longboat: Longboat) -> None:
     assert longboat("compare", "one", ".").out == ". against one: the same code\n"
     script.write_text(TRAIN.replace("VERSION", "better"))
     assert "+# better" in longboat("compare", "one", ".").out
+    assert json.loads(longboat("compare", "one", ".", "-o", "json").out)["changed"] == ["train.py"]
+    assert "no svg of a run and a folder" in longboat("compare", "one", ".", "-o", "svg", code=201).err
     (longboat.folder / "new.bin").write_bytes(b"\xff\x00")
     longboat("run", "-q", "--id", "two", "--set", "params.lr=0.25", "--label", "team=x", "train.py")
 
@@ -36,10 +38,16 @@ def test_two_runs_and_a_folder(longboat: Longboat) -> None:
     table = longboat("compare", "-l", "team=x").out
     assert "loss at step 3" in table and "+# better" in table and "two against one: changed train.py" in table
     assert longboat("compare", "one", "two", "-o", "csv").out.startswith(",one,two\n")
-    assert longboat("compare", "one", "two", "-o", "html").out.startswith("<!doctype html>")
+    page = longboat("compare", "one", "two", "-o", "html").out
+    assert page.startswith("<!doctype html>") and "<td>exit code</td>" in page and "<td>exit_code" not in page
+    assert '<span class="minus"># VERSION</span>' not in page and '<span class="minus">-# VERSION</span>' in page
     assert longboat("compare", "one", "two", "-o", "svg").out.startswith("<svg")
     assert "expected 2 to 20" in longboat("compare", "one", code=201).err
     assert "name the runs to compare" in longboat("compare", code=201).err
+    assert "do not go together" in longboat("compare", "--sweep", "s", "-l", "team=x", code=201).err
+    curves = table.split("loss of ")
+    scales = [[line.split("\u2524")[0] for line in text.splitlines() if "\u2524" in line] for text in curves[1:]]
+    assert len(scales) == 2 and scales[0] == scales[1] != []
 
 
 def test_a_long_diff_is_cut_and_says_how_to_see_it(longboat: Longboat) -> None:

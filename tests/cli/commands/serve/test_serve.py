@@ -25,6 +25,8 @@ def test_detached_it_prints_its_name_and_nothing_else(longboat: Longboat, home: 
         assert "svc " in longboat("serve", "ls").out
         taken = longboat("serve", "train", "--port", service["url"].rpartition(":")[2], "--", "x", code=201)
         assert "cannot be listened on" in taken.err and "hint:" in taken.err
+        explained = longboat("explain", "svc").out
+        assert "the service svc is ready" in explained and f"train:3 is served at {service['url']}" in explained
         bad = longboat("serve", "scale", "svc", "0", code=201)
         assert "1 to 1000" in bad.err
         for host, words in (("0.0.0.0", "svc listens on port"), ("\u00fc" * 70, "cannot be listened on")):
@@ -47,7 +49,37 @@ def test_bad_input_is_one_message(longboat: Longboat) -> None:
         (("serve", "train:x", "--", "x"), 201, "'x' is not a step"),
         (("serve", "stop", "nobody"), 202, "no service named 'nobody'"),
         (("serve", "scale", "svc", "many"), 201, "is not a number of replicas"),
+        (("serve", "scale", "svc", "4-1"), 201, "'4-1': the second is the most"),
         (("serve", "x", "--wait", "--", "y"), 201, "--wait goes with -d"),
     ):
         done = longboat(*arguments, code=code)
         assert words in done.err and "hint:" in done.err and "Traceback" not in done.err and done.out == ""
+
+
+def test_the_checkpoint_that_was_promoted_and_a_name_that_begins_like_the_replicas(longboat: Longboat) -> None:
+    """A service has the name of its run by default: what is said of the run says what serves it, too."""
+    (longboat.folder / "train.py").write_text(TRAIN + TRAIN.replace("3", "4"))
+    (longboat.folder / "app.py").write_text(APP)
+    longboat("run", "-q", "train.py")
+    none = longboat("serve", "train:promoted", "-d", "--", "python", "app.py", code=202)
+    assert "no checkpoint of train is promoted" in none.err and "longboat checkpoint promote train:STEP" in none.err
+    longboat("checkpoint", "promote", "train:3")
+    longboat("serve", "train:promoted", "-d", "--wait", "--", "python", "app.py")
+    try:
+        assert [each["step"] for each in json.loads(longboat("serve", "ls", "-o", "json").out)] == [3]
+        replica = json.loads(longboat("ps", "-o", "json").out)[0]["name"]
+        assert replica.startswith("train-r")
+        assert "is a replica of a service" in longboat("serve", replica, code=201).err
+        explained = longboat("explain", "train").out
+        assert explained.startswith("it succeeded") and "train:3 is served at http://" in explained
+        longboat("serve", "train:newest", "-d", "--wait")
+        assert [each["step"] for each in json.loads(longboat("serve", "ls", "-o", "json").out)] == [4]
+        longboat("rm", "train")
+        gone = longboat("serve", "train", "-d", code=202)  # never the replica, whose name begins like this
+        assert "no run named 'train'" in gone.err
+        for again in (("rerun", "train"), ("drill", "train")):
+            assert "no run named 'train'" in longboat(*again, code=202).err
+            replica = json.loads(longboat("ps", "-o", "json").out)[0]["name"]
+            assert "is a replica of a service" in longboat(again[0], replica, code=201).err
+    finally:
+        longboat("serve", "stop", "train")

@@ -18,7 +18,7 @@ OF_THE_JOB = Serve(ready="/other")
 
 def served(known: Serve | None, *words: str) -> Serve | None:
     place: Any = SimpleNamespace(
-        status=lambda name: SimpleNamespace(name=name),
+        status=lambda name: SimpleNamespace(name=name, is_replica=False),
         resubmission=lambda run: SimpleNamespace(job=SimpleNamespace(serve=OF_THE_JOB)),
     )
     services: Any = SimpleNamespace(settings=lambda name: known if name == "svc" else None)

@@ -64,6 +64,7 @@ def test_a_grid_from_the_command_line(project: Longboat, home: Path) -> None:
     assert {trial["phase"] for trial in status["trials"]} == {"succeeded"}
     assert status["best"]["params"] == {"lr": 0.03, "width": 16} and status["best"]["metric"] == pytest.approx(0.016)
     assert list(status["importance"]) == ["lr", "width"]
+    assert status["space"] == {"lr": [0.1, 0.03], "width": [16, 64]}
 
     again = project("sweep", *flags)  # nothing new is started, the outcome is the same
     assert "exists already and succeeded: nothing new is started" in again.err
@@ -73,6 +74,7 @@ def test_a_grid_from_the_command_line(project: Longboat, home: Path) -> None:
     assert project("sweep", "ls", "-o", "name").out == "tune\n"
     runs = json.loads(project("ps", "-a", "-l", "sweep=tune", "-o", "json").out)
     assert len(runs) == 4 and {run["priority"] for run in runs} == {-1}
+    assert {run["name"]: run["params"] for run in runs}["tune-t3"] == {"lr": 0.03, "width": 16}
     records = [json.loads(path.read_bytes()) for path in home.glob("runs/tune-t*/record.json")]
     assert len({record["bundle"] for record in records}) == 1 and len(records) == 4
     assert project("sweep", "rm", "tune").out == "tune\n"
@@ -184,6 +186,13 @@ def test_bad_trials_are_stopped_early_and_others_take_their_place(project: Longb
     assert (status["phase"], len(status["trials"])) == ("succeeded", 6)
     phases = {trial["phase"] for trial in status["trials"] if trial["params"]["x"] > 3}
     assert phases <= {"pruned"} and status["best"]["params"]["x"] <= 3
+
+
+@pytest.mark.parametrize(("word", "meant"), [("list", "ls"), ("stauts", "status"), ("remove", "rm")])
+def test_a_word_that_is_nearly_a_subcommand(longboat: Longboat, word: str, meant: str) -> None:
+    said = longboat("sweep", word, code=202).err
+    assert f"no subcommand and no file '{word}'\nhint: longboat sweep {meant}\n" in said
+    assert "no such file: train" in longboat("sweep", "train", code=202).err
 
 
 def test_ctrl_c_stops_the_sweep(project: Longboat) -> None:

@@ -126,22 +126,33 @@ def test_disks_and_snapshots_of_claims_stay_until_they_are_asked_for(
 ) -> None:
     write("claims")
 
-    def tagged(kind: str, cluster: str) -> list[dict[str, object]]:
-        return [{"ResourceType": kind, "Tags": [{"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned"}]}]
+    def tagged(kind: str, cluster: str, whose: str = "owned", **more: str) -> list[dict[str, object]]:
+        tags = {f"kubernetes.io/cluster/{cluster}": whose, **more}
+        return [{"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}]
 
     def disk(cluster: str) -> tuple[str, str]:
         tags = tagged("volume", cluster)
         volume = aws.call("ec2", "create_volume", AvailabilityZone="us-east-1a", Size=1, TagSpecifications=tags)
-        of = {"VolumeId": volume["VolumeId"], "TagSpecifications": tagged("snapshot", cluster)}
+        made = tagged("snapshot", cluster, CSIVolumeSnapshotName="snapshot-0f1e")
+        of = {"VolumeId": volume["VolumeId"], "TagSpecifications": made}
         return volume["VolumeId"], aws.call("ec2", "create_snapshot", **of)["SnapshotId"]
 
     (volume, snapshot), others = disk("claims"), disk("claims-2")
+    # A backup gets the tags of its disk, and a disk that somebody lends to a cluster has the tag with another value.
+    backup = {"VolumeId": volume, "TagSpecifications": tagged("snapshot", "claims", CSIVolumeName="pvc-1")}
+    lent = tagged("volume", "claims", "shared")
+    theirs = [
+        aws.call("ec2", "create_snapshot", **backup)["SnapshotId"],
+        aws.call("ec2", "create_volume", AvailabilityZone="us-east-1a", Size=1, TagSpecifications=lent)["VolumeId"],
+    ]
     code, text = say(capfd, "down", "--yes")
     assert code == 0 and f"kept, with what users stored, and paid for: {volume}, {snapshot}" in text, text
     assert AwsDown("claims", aws).data().names == [volume, snapshot]
     code, text = say(capfd, "down", "--yes", "--purge-data")
     assert code == 0 and "kept" not in text, text
     assert AwsDown("claims", aws).data().names == []
+    assert aws.call("ec2", "describe_snapshots", SnapshotIds=theirs[:1])["Snapshots"]
+    assert aws.call("ec2", "describe_volumes", VolumeIds=theirs[1:])["Volumes"]
     assert AwsDown("claims-2", aws).data().names == [*others]
     assert AwsDown("claims-2", aws).run(lambda _: None, purged=AwsDown("claims-2", aws).data()) == []
 
@@ -231,6 +242,11 @@ def test_names_that_are_taken(aws: AwsSession, capfd: pytest.CaptureFixture[str]
     write("theirs")
     code, text = say(capfd, "up")
     assert code == 203 and "EKS has a cluster theirs in us-east-1 already" in text
+    tags = [{"ResourceType": "volume", "Tags": [{"Key": "kubernetes.io/cluster/theirs", "Value": "owned"}]}]
+    claim = aws.call("ec2", "create_volume", AvailabilityZone="us-east-1a", Size=1, TagSpecifications=tags)["VolumeId"]
+    code, text = say(capfd, "down", "--yes", "--purge-data")
+    assert aws.call("ec2", "describe_volumes", VolumeIds=[claim])["Volumes"]
+    assert code == 203 and "the cluster theirs in EKS was not made by Longboat" in text
 
 
 def test_a_context_that_is_taken(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
@@ -240,7 +256,7 @@ def test_a_context_that_is_taken(aws: AwsSession, capfd: pytest.CaptureFixture[s
     Path("kubeconfig").write_text(yaml.safe_dump(body))
     write("mine")
     code, text = say(capfd, "up")
-    assert code == 201 and "the kubeconfig has a context mine that Longboat did not make" in text
+    assert code == 201 and "the kubeconfig has an entry mine in contexts that Longboat did not make" in text
     assert ClusterStack(aws, "mine").look() is None
 
 

@@ -140,6 +140,14 @@ def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> No
     assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0
 
 
+def test_down_goes_on_where_the_group_of_the_nodes_is_gone_already(azure: SimulatedAks, capfd: Text) -> None:
+    """It goes before the cluster does; and one that could not be made never had it."""
+    assert say(capfd, "up")[0] == 0
+    azure.has_nodes = False
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 0 and azure.group is None, words
+
+
 def test_what_is_left_is_told(azure: SimulatedAks, capfd: Text) -> None:
     assert say(capfd, "up")[0] == 0
     azure.left = ["/subscriptions/s/resourceGroups/x/providers/Microsoft.Network/publicIPAddresses/a"]

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.clouds
 Text = pytest.CaptureFixture[str]
 NODES = "gke-lab-0123abcd-node"
 BALANCER = "a0123456789abcdef0123456789abcdef"
+UUID_SNAPSHOT = "snapshot-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+"""As Kubernetes' snapshotter names them."""
 
 
 def keep_data(google: SimulatedGke) -> None:
@@ -26,7 +28,7 @@ def keep_data(google: SimulatedGke) -> None:
         "disks", "pvc-afar", "zones/europe-west4-a", labels={**here, "goog-k8s-cluster-location": "europe-west4"}
     )
     google.keep("disks", "pvc-2", "zones/us-central1-a", labels={"goog-k8s-cluster-name": "lab-2"})
-    google.keep("snapshots", "snapshot-1", sourceDisk=f"{ZONE}/disks/pvc-1")
+    google.keep("snapshots", UUID_SNAPSHOT, sourceDisk=f"{ZONE}/disks/pvc-1")
     google.keep("snapshots", "snapshot-2", sourceDisk=f"{ZONE}/disks/somebody")
     google.keep("snapshots", "snapshot-3", sourceDisk=f"{ZONE}/disks/gone", labels=here)
     files = {"storage_gke_io_cluster_name": "lab", "storage_gke_io_cluster_location": REGION}
@@ -51,7 +53,7 @@ def test_data_of_claims_stays_until_it_is_asked_for(google: SimulatedGke, capfd:
     capfd.readouterr()
     assert enter(["cluster", "down", "lab", "--yes"]) == 0
     shown = capfd.readouterr().err
-    kept = "Filestore pvc-files, pvc-twice, pvc-1, snapshot snapshot-1, snapshot snapshot-3"
+    kept = f"Filestore pvc-files, pvc-twice, pvc-1, snapshot {UUID_SNAPSHOT}, snapshot snapshot-3"
     assert f"kept, with what users stored, and paid for: {kept}" in shown
     assert names(google) == before
     assert enter(["cluster", "down", "lab", "--yes", "--purge-data"]) == 0
@@ -102,3 +104,32 @@ def test_a_project_without_filestore(google: SimulatedGke, capfd: Text) -> None:
     google.has_filestore = False
     assert enter(["cluster", "up"]) == 0
     assert enter(["cluster", "down", "lab", "--yes"]) == 0
+
+
+def test_what_is_another_ones_stays_whatever_it_is_called(google: SimulatedGke, capfd: Text) -> None:
+    """A person's backup of a claim's disk; of a cluster of the same name elsewhere what bears no label of its place."""
+    assert enter(["cluster", "up"]) == 0
+    google.claims = ["pvc-1"]
+    afar = {"goog-k8s-cluster-name": "lab"}
+    google.keep("snapshots", "backup", sourceDisk=f"{ZONE}/disks/pvc-1")
+    google.keep("snapshots", UUID_SNAPSHOT, sourceDisk=f"{ZONE}/disks/pvc-1")
+    google.keep("disks", "pvc-3", "zones/europe-west4-a", labels={"longboat-cluster": "lab"})
+    google.keep("disks", "pvc-4", "regions/europe-west4", labels=afar)
+    source = ZONE.replace(f"{REGION}-b", "europe-west4-a")
+    google.keep("snapshots", "snapshot-5", sourceDisk=f"{source}/disks/pvc-3", labels=afar)
+    google.keep("addresses", "web", "regions/europe-west4", labels={"longboat-cluster": "lab"})
+    place = "locations/europe-west4-b"
+    body = {"name": f"projects/{PROJECT}/{place}/instances/files", "labels": {"storage_gke_io_cluster_name": "lab"}}
+    google.kept["instances"][place, "files"] = body
+    others = {"backup", "pvc-3", "pvc-4", "snapshot-5", "web", "files"}
+    capfd.readouterr()
+    assert enter(["cluster", "down", "lab", "--yes", "--purge-data"]) == 0, capfd.readouterr().err
+    assert names(google) == others
+
+
+def test_load_balancers_of_a_cluster_of_the_same_name_are_not_ours(google: SimulatedGke, capfd: Text) -> None:
+    assert enter(["cluster", "up"]) == 0
+    google.elsewhere = [{"name": "lab", "location": "europe-west4", "id": "fedcba98" + "0" * 32}]
+    google.keep("firewalls", f"k8s-fw-{BALANCER}", targetTags=["gke-lab-fedcba98-node"])
+    google.keep("forwardingRules", BALANCER, "regions/europe-west4")
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0, capfd.readouterr().err

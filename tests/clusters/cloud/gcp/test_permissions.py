@@ -116,6 +116,22 @@ def test_rights_are_those_of_this_clusters_account_alone(
     assert len(members) == 1 and members[0].endswith(f"/kubernetes.serviceaccount.uid/{GKE_ACCOUNT}")
 
 
+def test_a_cluster_of_the_same_name_in_another_region_keeps_its_rights(
+    google: SimulatedGke, capfd: Text, installed: list[PoolsText]
+) -> None:
+    change(*AUTOSCALER)
+    google.elsewhere = [{"name": "lab", "location": "europe-west4", "id": "fedcba98" + "0" * 32}]
+    assert say(capfd, "up")[0] == 0
+    (binding,) = [each for each in google.policy["bindings"] if each["role"] == ROLE]
+    theirs = binding["members"][0].replace(GKE_ACCOUNT, "11111111-2222-3333-4444-555555555555")
+    binding["members"] = [theirs]  # as its own `up` leaves it
+    assert say(capfd, "up")[0] == 0
+    rights = set(autoscaler_role("lab").permissions)
+    assert google.rights_of(PROJECT, theirs.rpartition("/")[2]) == google.rights_of(PROJECT, GKE_ACCOUNT) == rights
+    assert say(capfd, "down", "lab", "--yes")[0] == 0
+    assert google.rights_of(PROJECT, theirs.rpartition("/")[2]) == rights and not google.roles[ROLE].get("deleted")
+
+
 def test_a_cluster_that_had_none_gets_one_and_gives_it_back(
     google: SimulatedGke, capfd: Text, installed: list[PoolsText]
 ) -> None:

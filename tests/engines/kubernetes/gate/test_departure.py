@@ -58,16 +58,26 @@ def test_a_run_of_one_size_is_asked_for_a_checkpoint_and_goes_on() -> None:
     assert noted.reason == (
         "node n1 is about to go (taint aws-node-termination-handler/spot-itn): its ranks are asked for a checkpoint"
     )
-    assert noted.departure == NodeDeparture(hosts=("n1",), due=NOW + 120 - 30 - 5)
+    assert noted.departure == NodeDeparture(hosts=("n1",), since=NOW, due=NOW + 120 - 30 - 5)
     asked = msgspec.structs.replace(noted, departure=NodeDeparture(hosts=("n1",), told=NOW))
     assert decide(snapshot(RIGID, asked, n1=SPOT), NOW + 1).actions == (), "once"
+
+
+def test_a_launcher_that_cannot_be_told_is_not_told_for_ever() -> None:
+    """It may be cut off, and a taint may stay for days. An elastic run moves all the same."""
+    noted = after(decide(snapshot(RIGID, state_of(RIGID), n1=PERHAPS), NOW))
+    assert decide(snapshot(RIGID, noted, n1=PERHAPS), NOW + 50).actions == (AskToSave(pod=FIRST),)
+    assert decide(snapshot(RIGID, noted, n1=PERHAPS), NOW + 3600).actions == ()
+
+    seen = told(after(decide(snapshot(ELASTIC, state_of(ELASTIC), n1=SPOT), NOW)), 2, "step-1", waits=True)
+    assert decide(snapshot(ELASTIC, seen, n1=SPOT), NOW + 85).actions == (Resize(pod=FIRST, size=2, waits=False),)
 
 
 def test_another_node_that_goes_is_another_reason_to_save() -> None:
     state = state_of(RIGID, departure=NodeDeparture(hosts=("n1",), due=NOW + 40, told=NOW - 5))
     turn = decide(snapshot(RIGID, state, n0=SPOT, n1=SPOT), NOW)
     assert turn.actions == (AskToSave(pod=FIRST),)
-    assert after(turn).departure == NodeDeparture(hosts=("n0", "n1"), due=NOW + 40)
+    assert after(turn).departure == NodeDeparture(hosts=("n0", "n1"), since=NOW, due=NOW + 40)
 
 
 def test_a_notice_for_a_node_of_others_says_nothing() -> None:

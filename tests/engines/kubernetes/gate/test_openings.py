@@ -25,7 +25,10 @@ def holder(name: str, *nodes: str, **fields: object) -> tuple[GateCandidate, lis
 A, A_PODS = holder("a", "n0")
 B, B_PODS = holder("b", "n1")
 LONG, LONG_PODS = holder("long", "n0", "n0", lasts_s=7200.0)
+ASIDE = inside("aside", 1, {}, placed=("worker-0",))  # it has no GPU
+LAST, LAST_PODS = holder("last", "n1")
 ELSEWHERE, ELSEWHERE_PODS = holder("secret", "n0", namespace="other")
+THERE, THERE_PODS = holder("hidden", "n1", namespace="third")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,12 @@ ELSEWHERE, ELSEWHERE_PODS = holder("secret", "n0", namespace="other")
             cluster(*A_PODS, *B_PODS, gpus=2, nodes=2),
             ("it would start now with --gpus 1", "it starts when a and b have ended"),
         ),
+        (
+            run("me", 2, TWO),
+            [A, ASIDE, LAST],
+            cluster(*A_PODS, bound("aside-0", "n0", {}, holder="aside"), *LAST_PODS, gpus=2, nodes=2),
+            ("it would start now with --gpus 1", "it starts when a and last have ended"),
+        ),
         (run("me", 3), [], cluster(gpus=2), ("it would start now with --nodes 2",)),  # never all of it
         (
             run("me", 1),
@@ -63,6 +72,12 @@ ELSEWHERE, ELSEWHERE_PODS = holder("secret", "n0", namespace="other")
             [ELSEWHERE],
             cluster(*ELSEWHERE_PODS, gpus=1),
             ("it starts when a run of another namespace ends",),
+        ),
+        (
+            run("me", 2, TWO),
+            [ELSEWHERE, THERE],
+            cluster(*ELSEWHERE_PODS, *THERE_PODS, gpus=2, nodes=2),
+            ("it would start now with --gpus 1", "it starts when 2 runs of other namespaces have ended"),
         ),
     ],
 )

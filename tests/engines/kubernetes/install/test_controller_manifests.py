@@ -60,7 +60,7 @@ def test_rights_over_runs_are_bound_in_the_namespaces_that_it_serves(only: list[
         for body in objects(image="image", only=only, version="1")[:-1]
         if body["kind"] == "ClusterRole"
     }
-    assert {verb for rule in roles[CONTROLLER] for verb in rule["verbs"]} <= {"get", "list"}
+    assert {verb for rule in roles[CONTROLLER] for verb in rule["verbs"]} == {"get", "list", "watch"}
     assert {what for rule in roles[CONTROLLER] for what in rule["resources"]} == {"nodes", "persistentvolumes", "pods"}
     assert roles[RUNS_ROLE] == controller_manifests.rules_of(RUNS)
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.core.errors import LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT
+from longboat.core.errors import LAUNCHER_KILLED_CODE, RUN_REPLACED_EXIT
 from longboat.core.jobs import Retries
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.workloads import workloads
@@ -67,7 +67,7 @@ def test_whose_pods_are_replaced(retries: Retries, nodes: int, exits: list[int])
         }
         conditions = [(each["action"], each["onPodConditions"]) for each in others]
         assert conditions == [("FailIndex", [{"type": "PodScheduled", "status": word}]) for word in ("True", "False")]
-    assert (LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT) == (EXIT_KILLED, EXIT_REPLACED) == (137, 213)
+    assert (LAUNCHER_KILLED_CODE, RUN_REPLACED_EXIT) == (EXIT_KILLED, EXIT_REPLACED) == (137, 213)
 
 
 def test_the_range_of_an_elastic_role_stands_on_its_job_alone() -> None:

@@ -9,7 +9,7 @@ from longboat.core.jobs import Retries
 from longboat.engines.kubernetes.observe.progress import awaited_members, progress_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, pods_of_gang, with_failed
 from longboat.engines.kubernetes.observe.termination import PodEnd
-from longboat.engines.kubernetes.reconcile.actions import Delete, DeleteWorkloads, SendStop
+from longboat.engines.kubernetes.reconcile.actions import CreateAttempt, Delete, DeleteWorkloads, SendStop
 from longboat.engines.kubernetes.reconcile.attempt_outcome import is_over
 from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
@@ -164,6 +164,19 @@ def test_who_comes_after_node_0_has_ended_is_late() -> None:
         assert [each.name for each in seen.late] == ["again", "new"][: 1 + is_late]
         drops = [action.pod for action in decide(seen, NOW).actions if isinstance(action, Delete)]
         assert drops == ["again", "new"][: 1 + is_late]
+
+
+def test_the_next_attempt_waits_until_a_late_pod_is_gone_but_not_for_ever() -> None:
+    """Two that came too late may have met, and train: for a moment the run would go on twice."""
+    over = ended(0, 5, cause="exit", at=NOW - 5, gang=verdict(5, "exit"))
+    second = msgspec.structs.replace(running(0), name="again", created=NOW, started=NOW)
+    known = pods_of_gang(record(JOB), (over, ended(1, 0), ended(2, 0), second))
+    between = State(phase="recovering", attempt=1, attempts=(opened(),), started=NOW - 30)
+    for since, is_made in ((None, False), (NOW, False), (NOW - 60, True)):
+        late = tuple(msgspec.structs.replace(each, deleting_since=since) for each in known.late)
+        seen = snapshot(*known.present, job_=JOB, state=between)
+        actions = decide(msgspec.structs.replace(seen, late=late), NOW).actions
+        assert any(isinstance(action, CreateAttempt) for action in actions) is is_made
 
 
 def test_an_attempt_whose_node_0_has_ended_waits_for_no_other_pod() -> None:

@@ -135,3 +135,27 @@ def test_a_turn_that_fails_is_told_once_for_each_reason_tried_again_and_ends_no_
     workers.join()
     assert told == ["a: away", "a: ValueError: odd"]
     assert workers.ended() == ["the thread turns-0 has ended", "the thread turns-1 has ended"]
+
+
+def test_turns_that_hang_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that is stopped has half a minute to give its Lease back, however many pods do not answer."""
+    monkeypatch.setattr(workqueue, "LEAVING_S", 1.0)
+    answer, asked = threading.Event(), threading.Semaphore(0)
+
+    def turn(key: RunKey) -> float | None:
+        asked.release()
+        answer.wait(60)
+        return None
+
+    workers = TurnWorkers(turn, title=str, longest_s=1.0, say=pytest.fail, may_work=lambda: True)
+    for number in range(8):
+        workers.agenda.note(RunKey("default", f"run-{number}"), time.monotonic())
+    workers.start("turns", 8)
+    for _ in range(8):
+        assert asked.acquire(timeout=60)
+    workers.agenda.close()
+    begun = time.monotonic()
+    workers.join()
+    assert time.monotonic() - begun < 4.0, "one second for all, not for each"
+    answer.set()
+    workers.join()

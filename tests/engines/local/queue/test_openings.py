@@ -45,6 +45,11 @@ def told(me: Ticket, *others: Ticket, cpus: float = 8, memory: int = 8 * GiB) ->
             ("it starts when a and b have ended",),
         ),
         (
+            ticket("me", 5, ask(4)),
+            [holding("a", 1, "g0", "g1"), ticket("no-gpu", 2, ask(0, cpus=1), holds=True), holding("b", 3, "g2", "g3")],
+            ("it starts when a and b have ended",),
+        ),
+        (
             ticket("me", 5, ask(2, 2)),
             [holding("a", 1, "g0", "g1")],
             ("it would start now with --gpus 1", "it starts when a ends"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.core.jobs import DataImport, Volume
+from longboat.core.jobs import Checkpoints, DataImport, Volume
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_data import AttemptOutputs, DataFailed
@@ -45,3 +45,13 @@ def test_nowhere_else(tmp_path: Path) -> None:
         with pytest.raises(DataFailed, match="elsewhere|neither in the working copy nor in a volume"):
             links_of(tmp_path, to, volume)
         assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(("to", "is_shown"), [("ck", True), ("./a/ck", True), ("~/ck", False), ("../ck", False)])
+def test_checkpoints_are_seen_where_the_job_names_them_in_the_working_copy(
+    tmp_path: Path, to: str, is_shown: bool
+) -> None:
+    made = job(checkpoints=Checkpoints(to=to))
+    this = LocalRecord(name="run", uid="u", job=made, base=str(tmp_path), created=0, user="u")
+    links = AttemptOutputs(Home(tmp_path / "home"), RunFiles(tmp_path), this).links(lambda text: None)
+    assert list(links) == ([to] if is_shown else [])

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.engines.lifecycle.kept_environment import forget_environment
+from longboat.engines.lifecycle.kept_environment import forget_environment, keep_environment, kept_environment
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.supervise import spawn
 from longboat.engines.local.supervise.processes import is_alive
@@ -195,3 +197,15 @@ def test_a_secret_that_was_changed_reaches_the_next_attempt(local: LocalJobs) ->
     ended = local.wait(run.name)
     assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended.reason
     assert ended.attempts[-1].restart == "new"
+
+
+def test_what_cannot_be_read_of_another_run_fails_nobody(tmp_path: Path) -> None:
+    """Every end of a run looks at what is kept for others: a disk that fails under one of them is that one's affair."""
+    uid = uuid.uuid4().hex[:12]
+    (tmp_path / "record.json").mkdir()
+    keep_environment(uid, str(tmp_path), {"A": "1"})
+    try:
+        spawn.forget_removed()
+        assert kept_environment(uid) == {"A": "1"}
+    finally:
+        forget_environment(uid)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -14,8 +16,10 @@ from typing import Any
 import pytest
 
 from longboat.launcher.pod.replica.followed import place_of, with_step
+from longboat.serving.following import next_step
+from longboat.serving.kubernetes.following import entries_of
 from longboat.storage.checkpoint_mirror import Mirror
-from longboat.storage.retention import evaluated_name, promoted_name
+from longboat.storage.retention import Retention, evaluated_name, promoted_name
 from tests.launcher.nodes import LAUNCHER
 from tests.launcher.pods import Pods, checkpoint
 from tests.storage.realstores import Running
@@ -45,8 +49,8 @@ def test_what_is_no_step_leads_nowhere(step: str) -> None:
     assert place_of("/c/step-3x") == "/c/step-3x"
 
 
-def told(root: Path, follow: str) -> Any:
-    command = [sys.executable, "-I", "-S", str(LAUNCHER), "--checkpoints", str(root), follow]
+def told(root: Path, *follow: str) -> Any:
+    command = [sys.executable, "-I", "-S", str(LAUNCHER), "--checkpoints", str(root), *follow]
     done = subprocess.run(command, capture_output=True, env={"PATH": os.environ["PATH"]}, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else done.stderr.decode()
 
@@ -65,9 +69,27 @@ def test_a_pod_restores_the_step_that_it_is_told(make_pods: Make) -> None:
     assert pods.log(0, "0.out") == f"{theirs / 'step-2'} None\n"
     root = pods.root(0)
     assert told(root, "newest") == {"checkpoints": [[1, {}], [2, {}], [3, {}]], "promoted": [2]}
-    with_metrics = told(root, "best")["checkpoints"]
+    with_metrics = told(root, "best", "accuracy")["checkpoints"]
     assert with_metrics[:2] == [[1, {"accuracy": 0.5}], [2, {"accuracy": 0.9}]]
+    assert told(root, "best")["checkpoints"] == told(root, "newest", "accuracy")["checkpoints"]
     assert "FileNotFoundError" in told(pods.folder / "nowhere", "newest")
+
+
+def test_a_metric_that_is_no_number_keeps_no_service_from_the_others(make_pods: Make) -> None:
+    pods = make_pods(script=SHOW)
+    theirs = pods.folder / "theirs"
+    many = {f"metric-{number}": 0.123456789 for number in range(2000)}
+    for step in range(1, 41):
+        checkpoint(theirs, step)
+        metrics = {**many, "loss": float("nan") if step % 2 else float(step)}
+        (theirs / f"step-{step}" / ".complete").write_text(json.dumps({"step": step, "metrics": metrics}))
+    pods.gang["checkpoints"]["resume"] = str(theirs / "step-1")
+    assert pods.run() == [0]
+    answer = json.dumps(told(pods.root(0), "best", "loss")).encode()
+    assert len(answer) < 2000, "of two thousand metrics one is asked for"
+    entries = entries_of(answer, "pod")
+    assert {entry.step: dict(entry.metrics) for entry in entries}.items() >= {3: {}, 4: {"loss": 4.0}}.items()
+    assert next_step(entries, "best", Retention(metric="loss", goal="min"), serving=4, failed=()) == 2
 
 
 def test_a_step_that_is_gone_is_no_other(make_pods: Make) -> None:
@@ -76,6 +98,24 @@ def test_a_step_that_is_gone_is_no_other(make_pods: Make) -> None:
     pods.gang["checkpoints"]["resume"] = str(pods.folder / "theirs" / "step-1")
     assert pods.run(env={"LONGBOAT_FOLLOWED_STEP": "7"}) != [0]
     assert "no complete checkpoint to resume from" in pods.message()["message"]
+
+
+def test_who_asks_a_store_that_never_answers_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Whoever asked goes after half a minute; the program, which nothing ends, would try for minutes."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        env = {**keys, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        (tmp_path / "node").mkdir()
+        plan = {"resume_from": "s3://data/ckpt/step-1", "env": env}
+        (tmp_path / "node" / "plan.json").write_text(json.dumps(plan))
+        program = (
+            "import sys; from longboat.launcher.pod.replica import followed; "
+            "followed.LONGEST_S = 1; sys.exit(followed.main(sys.argv))"
+        )
+        words = [sys.executable, "-c", program, str(tmp_path), "newest"]
+        assert subprocess.run(words, check=False, timeout=25).returncode == -signal.SIGALRM
 
 
 def test_in_an_object_store_with_the_variables_of_the_pod(make_pods: Make, s3: Running, tmp_path: Path) -> None:
@@ -87,10 +127,12 @@ def test_in_an_object_store_with_the_variables_of_the_pod(make_pods: Make, s3: R
         (tmp_path / f"step-{step}" / ".complete").write_text(json.dumps({"step": step, "metrics": {"loss": step}}))
         mirror.send(tmp_path / f"step-{step}")
     mirror.mark(promoted_name(1), b"")
+    known, promoted = mirror.candidates(most_read=1)
+    assert [(each.step, dict(each.metrics)) for each in known] == [(1, {}), (2, {"loss": 2.0})] and promoted == {1}
     pods = make_pods(script=SHOW)
     pods.gang["checkpoints"]["resume"] = f"{url}/step-1"
     pods.gang["roles"]["worker"]["env"] |= {name: environment[name] for name in environment if name.startswith("AWS_")}
     assert pods.run(env={"LONGBOAT_FOLLOWED_STEP": "2"}) == [0]
     assert pods.log(0, "0.out").split()[0].endswith("/step-2")
     assert told(pods.root(0), "newest") == {"checkpoints": [[1, {}], [2, {}]], "promoted": [1]}
-    assert told(pods.root(0), "best")["checkpoints"] == [[1, {"loss": 1.0}], [2, {"loss": 2.0}]]
+    assert told(pods.root(0), "best", "loss")["checkpoints"] == [[1, {"loss": 1.0}], [2, {"loss": 2.0}]]

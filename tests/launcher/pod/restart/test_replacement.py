@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from longboat.engines.kubernetes.logs.lines import lines_of_pod
+from longboat.launcher.gang.membership import HUNG_UP_S
 from longboat.launcher.node.plan import EXIT_KILLED, EXIT_REPLACED
 from tests.launcher.pod.restart.test_in_place import RULE, TRAINS, wait_all
 from tests.launcher.pods import Pods
@@ -169,6 +171,31 @@ def test_the_others_do_not_wait_long_for_a_launcher_that_was_killed(make_pods: M
         replacement(pods, 1)
     wait_all(pods)
     assert pods.message()["attempt"] == int(killed) and (pods.verdict["cause"] is None) == killed
+
+
+DONE = """
+import os, signal, sys, time
+shared, rank = os.environ['SHARED'], int(os.environ['RANK'])
+def leave(*_):
+    time.sleep(2.5)
+    sys.exit(1)
+signal.signal(signal.SIGTERM, leave)
+print('up', flush=True)
+while rank == 0 or (rank == 2 and not os.path.exists(os.path.join(shared, 'fail'))):
+    time.sleep(0.01)
+sys.exit(5 if rank == 2 else 0)
+"""
+
+
+def test_a_member_that_has_done_its_part_is_not_waited_for_as_one_that_was_killed(make_pods: Make) -> None:
+    """Its connection has long been closed, and its Job, which is complete, makes no other pod."""
+    pods = make_pods(script=DONE, roles={"worker": 3}, restart={**RULE, "killed": True})
+    pods.start_all()
+    assert pods.wait(1) == 0
+    time.sleep(HUNG_UP_S)
+    (pods.folder / "fail").touch()
+    pods.wait(0)
+    assert (pods.verdict["exit_code"], pods.message()["attempt"]) == (5, 0)
 
 
 def test_a_stop_reaches_a_replacement_that_makes_itself_ready(make_pods: Make) -> None:

@@ -9,18 +9,20 @@ from pathlib import Path
 
 import click
 
-from longboat.cli.cluster.target import is_file_name, named_cluster
+from longboat.cli.cluster.session import login_options
+from longboat.cli.cluster.target import chosen_name, spec_of, target_options
 from longboat.cli.output.terminal import say
 from longboat.core.errors import NotFound, UsageError
 
 
 @click.command("kubeconfig", short_help="Put a cluster into your kubeconfig.")
-@click.argument("cluster", required=False, metavar="[FILE|NAME]")
+@target_options
+@login_options
 @click.option("--from", "source", metavar="KUBECONFIG", help="Take it from this file (-: stdin), not from a host.")
 @click.option("--use", is_flag=True, help="Make it the current context too.")
 @click.option("--print", "prints", is_flag=True, help="Print the cluster's kubeconfig and change nothing.")
 @click.option("--remove", is_flag=True, help="Take the cluster's context out again.")
-def command(cluster: str | None, source: str | None, use: bool, prints: bool, remove: bool) -> None:
+def command(source: str | None, use: bool, prints: bool, remove: bool, accept_new_host_keys: bool) -> None:
     """Put the context of a cluster into your kubeconfig: ~/.kube/config, or the first file of KUBECONFIG.
 
     It is read from a control plane. The rest of your file stays as it is; what it was before is in a backup beside it.
@@ -31,11 +33,11 @@ def command(cluster: str | None, source: str | None, use: bool, prints: bool, re
     if remove and (source is not None or use or prints):
         raise UsageError("--remove stands alone", hint="longboat cluster kubeconfig NAME --remove")
     if remove:
-        name = name_of(cluster)
+        name = name_of()
         dropped = drop_context(name, os.environ)
         say(f"longboat: {name} is gone from {dropped}" if dropped else f"longboat: there is no context {name}")
         return
-    name, text = (name_of(cluster), read_text(source)) if source is not None else from_host(cluster)
+    name, text = (name_of(), read_text(source)) if source is not None else from_host(accept_new_host_keys)
     if prints:
         print(text, end="")
         return
@@ -47,23 +49,24 @@ def command(cluster: str | None, source: str | None, use: bool, prints: bool, re
     say(f"longboat: {changed} has the context {name}{kept}; next: longboat doctor --on {name}")
 
 
-def name_of(cluster: str | None) -> str:
-    """The name of the cluster in a cluster file, or the validated name itself."""
+def name_of() -> str:
+    """The name that is given, or that of the cluster which the options mean."""
     from longboat.specs.fields.rules import NAME, NAME_EXPECTED
 
-    if cluster is None or is_file_name(cluster):
-        return named_cluster(cluster).name
-    if not re.fullmatch(NAME, cluster):
-        raise UsageError(f"{cluster!r} is not the name of a cluster", hint=NAME_EXPECTED)
-    return cluster
+    name = chosen_name()
+    if name is None:
+        return spec_of().name
+    if not re.fullmatch(NAME, name):
+        raise UsageError(f"{name!r} is not the name of a cluster", hint=NAME_EXPECTED)
+    return name
 
 
-def from_host(cluster: str | None) -> tuple[str, str]:
+def from_host(accept_new_host_keys: bool) -> tuple[str, str]:
     from longboat.cli.input.sudo_password import ask_password
     from longboat.clusters.admin_kubeconfig import read_admin_kubeconfig
     from longboat.clusters.hosts.settings import LoginSettings
 
-    spec = named_cluster(cluster)
+    spec = spec_of()
     if spec.cloud is not None:
         if spec.kind == "azure":
             from longboat.clusters.cloud.azure.credentials import kubeconfig_of, open_group
@@ -76,7 +79,8 @@ def from_host(cluster: str | None) -> tuple[str, str]:
         from longboat.clusters.cloud.aws.credentials import read_kubeconfig
 
         return spec.name, read_kubeconfig(spec.name, spec.cloud.region)
-    return spec.name, read_admin_kubeconfig(spec, LoginSettings(ask_password=ask_password))
+    settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=ask_password)
+    return spec.name, read_admin_kubeconfig(spec, settings)
 
 
 def read_text(source: str) -> str:

@@ -13,6 +13,8 @@ from longboat.cli.output.plan_text import show_plan
 from longboat.core.errors import Refused
 from longboat.core.plans import Plan
 
+SWEEP_NOTICE = "the job has a `sweep`, and this is one run of it: longboat sweep FILE --dry-run lists its trials"
+
 
 @click.command("check", cls=TargetCommand, short_help="Validate job files and show what would run.")
 @click.argument("words", nargs=-1, type=click.Path(), metavar="FILE.yaml... | SCRIPT [ARG]... | -- COMMAND...")
@@ -38,4 +40,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], output: str, **opt
     except Refused as refusal:  # the job is right all the same: another machine may run it
         hints = "".join(f"\n  hint: {line}" for line in (refusal.hint or "").splitlines())
         plan = Plan(job=loaded.job, notices=(f"{refusal.message}{hints}",))
-    return show_plan(plan, loaded.notices, output, env=output == "wide")
+    notices = loaded.notices
+    if loaded.job.sweep is not None:
+        notices = (*notices, SWEEP_NOTICE)
+    return show_plan(plan, notices, output, env=output == "wide")

@@ -42,10 +42,10 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
 
     from longboat.engines.lifecycle.resubmission import again
     from longboat.sdk.again import notices_of
-    from longboat.sdk.names import find_run
+    from longboat.sdk.names import find_training
 
     place = open_engine(quiet=options["quiet"])
-    name = find_run(place, run).name
+    name = find_training(place, run).name
     after = predecessors(place, options)
     submission = again(place.resubmission(name), resume=name if resume else None, fresh_code=fresh_code, after=after)
     check_predecessors(place, name, submission.job)

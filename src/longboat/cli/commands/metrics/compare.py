@@ -24,11 +24,13 @@ from longboat.core.errors import NotFound, UsageError
 from longboat.core.words import counted, listing
 from longboat.engines.engine import Engine
 from longboat.engines.shared.home import Home
-from longboat.metrics.curves import svg, text_curve
+from longboat.metrics.curves import Curve, frame_of, svg, text_curve
 from longboat.metrics.values import RunMetrics
 from longboat.multicluster.ask import set_price
 from longboat.sdk.names import find_run
 
+FIGURES = {"seconds": "time", "gpu_hours": "GPU-hours", "gpu_kwh": "GPU kWh", "exit_code": "exit code"}
+"""Names of figures in a terminal; others, and those of -o csv, are as in -o json."""
 MOST_RUNS = 20
 """A table has no more columns that anybody reads."""
 MOST_CURVES = 4
@@ -60,8 +62,10 @@ def command(
     place, home = open_engine(), Home()
     shown = (None if full_diff else SHOWN_LINES) if diff or full_diff else 0
     if NOW in runs:
-        show_since(place, home, [run for run in runs if run != NOW], shown=shown)
+        show_since(place, home, [run for run in runs if run != NOW], shown=shown, output=output)
         return
+    if sweep and label:
+        raise UsageError("--sweep and -l do not go together", hint=f"longboat compare -l {label}, or --sweep {sweep}")
     names = chosen(place, runs, label=f"sweep={sweep}" if sweep else label)
     if sweep and not names:
         raise NotFound(f"no sweep named {sweep!r} has trials here", hint="longboat sweep ls lists sweeps")
@@ -71,11 +75,11 @@ def command(
     first, *others = [code_of(place, home, name) for name in names]
     most = None if full_diff else MOST_LINES
     code = [code_change(home, name, first, other, most=most) for name, other in zip(names[1:], others)]
-    comparison = compare_runs(statuses, metrics, code, time.time(), gpu_hour=set_price(place))
+    comparison = compare_runs(statuses, metrics, code, time.time(), prices=[set_price(place)] * len(names))
     if output == "json":
         write(plain(comparison), "json")
     elif output == "csv":
-        write_csv(table_of(comparison, is_whole=True))
+        write_csv(table_of(comparison, is_whole=True, is_data=True))
     elif output == "svg":
         print(svg(", ".join(names), curve_panels(metrics)))
     elif output == "html":
@@ -105,23 +109,29 @@ def check_count(names: Sequence[str]) -> None:
         )
 
 
-def show_since(place: Engine, home: Home, runs: Sequence[str], *, shown: int | None) -> None:
+def show_since(place: Engine, home: Home, runs: Sequence[str], *, shown: int | None, output: str) -> None:
     """Print what has changed in the folder of a run's code since it was submitted."""
     if len(runs) != 1:
         raise UsageError("one run can be compared with its folder", hint="longboat compare RUN .")
+    if output not in ("table", "json"):
+        raise UsageError(f"no {output} of a run and a folder: it has only its code to compare", hint="-o json")
     name = find_run(place, runs[0]).name
     now = code_now(place, home, name)
     change = code_change(home, NOW, code_of(place, home, name), now, most=None if shown is None else MOST_LINES)
-    print_change(change, name, shown=shown)
+    if output == "json":
+        write(plain(change), "json")
+    else:
+        print_change(change, name, shown=shown)
 
 
-def table_of(comparison: RunComparison, *, is_whole: bool = False) -> list[tuple[Any, ...]]:
-    """The comparison as rows, the first of them the head."""
+def table_of(comparison: RunComparison, *, is_whole: bool = False, is_data: bool = False) -> list[tuple[Any, ...]]:
+    """The comparison as rows, the first of them the head. `is_whole`: nothing is cut; `is_data`: names of -o json."""
     rows: list[tuple[Any, ...]] = [("", *comparison.runs)]
     for name, values in comparison.figures.items():
         if any(value is not None for value in values):
-            shown = tuple(show_duration(value) for value in values) if name == "seconds" and not is_whole else values
-            rows.append(("time" if shown is not values else name, *shown))
+            is_time = name == "seconds" and not is_data
+            shown = tuple(show_duration(value) for value in values) if is_time else values
+            rows.append((name if is_data else FIGURES.get(name, name), *shown))
     for row in comparison.metrics:
         if row.step is not None:
             rows.append((f"{row.name} at step {row.step}", *map(_number, row.at_step)))
@@ -159,18 +169,25 @@ def _code_words(change: CodeChange) -> str:
 def print_comparison(comparison: RunComparison, metrics: Sequence[RunMetrics], *, shown: int | None) -> None:
     head, *rows = table_of(comparison)
     print_table(head, rows)
-    panels = curve_panels(metrics)
-    if panels:
-        name, curves = panels[0]
-        width = min(shutil.get_terminal_size().columns or 80, 120) if is_terminal(sys.stdout) else 80
-        is_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
-        for curve in curves[:MOST_CURVES]:
-            print(f"\n{paint(f'{clean(name)} of {curve.name}', 'bold', sys.stdout)}")
-            print("\n".join(text_curve(curve, width=width, height=CURVE_ROWS, is_ascii=is_ascii)))
+    print_curves(curve_panels(metrics))
     for change in comparison.code:
         if change.added or change.removed or change.changed:
             print()
             print_change(change, comparison.runs[0], shown=shown)
+
+
+def print_curves(panels: Sequence[tuple[str, Sequence[Curve]]]) -> None:
+    """The first metric of the first runs that have it, below each other and to one scale."""
+    drawn = ((name, [curve for curve in curves if frame_of([curve])]) for name, curves in panels)
+    name, curves = next(((name, curves) for name, curves in drawn if curves), ("", []))
+    width = min(shutil.get_terminal_size().columns or 80, 120) if is_terminal(sys.stdout) else 80
+    is_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
+    frame = frame_of(curves[:MOST_CURVES])
+    for curve in curves[:MOST_CURVES]:
+        print(f"\n{paint(f'{clean(name)} of {curve.name}', 'bold', sys.stdout)}")
+        print("\n".join(text_curve(curve, width=width, height=CURVE_ROWS, is_ascii=is_ascii, frame=frame)))
+    if len(curves) > MOST_CURVES:
+        print(f"\n{clean(name)} of {counted(len(curves) - MOST_CURVES, 'more run')}: -o svg, -o html")
 
 
 def print_change(change: CodeChange, against: str, *, shown: int | None) -> None:

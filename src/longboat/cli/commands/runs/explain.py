@@ -41,7 +41,7 @@ def command(run: str, output: str) -> None:
 
 
 def explained_name(place: Engine, name: str) -> Explanation:
-    """A run, with what troubles the service of its name; else a service. Raises NotFound."""
+    """A run, with the service of its name; else a service. Raises NotFound."""
     from longboat.sdk.services import explain_service
 
     try:
@@ -53,11 +53,11 @@ def explained_name(place: Engine, name: str) -> Explanation:
         status = find_run(place, name)
     explained = with_sweep(place.explain(status.name), status)
     of_service = explain_service(place, status.name)
-    if of_service is None or not of_service.next_steps:
+    if of_service is None:
         return explained
     return msgspec.structs.replace(
         explained,
-        facts=(*explained.facts, of_service.headline),
+        facts=(*explained.facts, of_service.headline, *of_service.facts),
         next_steps=(*explained.next_steps, *of_service.next_steps),
     )
 

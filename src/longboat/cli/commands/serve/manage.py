@@ -92,6 +92,8 @@ def scale_command(name: str, replicas: str) -> None:
     if not all(text.isascii() and text.isdigit() for text in ([least, most] if dash else [least])):
         raise UsageError(f"{replicas!r} is not a number of replicas", hint="3, or 1-4 to scale between")
     low, high = int(least), int(most) if dash else None
+    if high is not None and high < low:
+        raise UsageError(f"{replicas!r}: the second is the most", hint=f"{high}-{low}")
     if not 1 <= low <= (high or low) <= 1000:
         raise UsageError(f"{replicas!r}: expected 1 to 1000 replicas", hint="`longboat serve stop` ends a service")
     open_services(open_engine()).scale(name, low, high)

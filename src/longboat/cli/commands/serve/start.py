@@ -68,7 +68,7 @@ class StartCommand(click.Command):
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @engine_options
 def start_command(target: str, words: tuple[str, ...], detach: bool, wait: bool, **options: Any) -> int:
-    """Serve a checkpoint of a run: its newest, or that of a step.
+    """Serve a checkpoint of a run: its newest, that of a step, or the one that was promoted (RUN:promoted).
 
     The server has the code, the setup, the image, the variables and the secrets of the run, and finds its checkpoint as
     a resuming run does (LONGBOAT_RESUME_FROM). It listens on $PORT of $HOST. A service of that name that exists gets a
@@ -112,7 +112,7 @@ def make_request(
 ) -> ServiceRequest:
     import msgspec
 
-    from longboat.sdk.names import find_run
+    from longboat.sdk.names import find_training
     from longboat.serving.replica_job import checked_command
     from longboat.serving.requests import ServiceRequest, parse_target
 
@@ -120,8 +120,9 @@ def make_request(
     if is_job_file(target):
         run, step, serve = newest_of_job(place, target)
     else:
-        run, step = parse_target(target)
-        run = find_run(place, run).name
+        run, wanted = parse_target(target)
+        run = find_training(place, run).name
+        step = step_of(place, run, wanted)
     if step is not None and options["follow"] not in (None, "off"):
         raise UsageError(f"{target} with --follow: a step that is named stays", hint=f"{run} --follow goes on from it")
     command = None
@@ -145,6 +146,18 @@ def make_request(
         base = serve or services.settings(request.service_name) or place.resubmission(run).job.serve
         request = msgspec.structs.replace(request, serve=serve_of(base, options))
     return request
+
+
+def step_of(place: Engine, run: str, wanted: str) -> int | None:
+    """The step that a word names: a number, or the newest that was promoted; None: the newest. Raises NotFound."""
+    if wanted in ("", "newest"):
+        return None
+    if wanted.isdigit():
+        return int(wanted)
+    from longboat.storage.inventory.entries import choose
+
+    with place.checkpoints(run) as inventory:
+        return choose(inventory.entries(), wanted, run).step
 
 
 def newest_of_job(place: Engine, target: str) -> tuple[str, int | None, Serve | None]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from types import FrameType
 
 from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.terminal import PHASE_COLOURS, clean, note, paint, say
 from longboat.cli.output.times import show_duration
+from longboat.core.jobs import Scalar
 from longboat.core.variables import show_param
 from longboat.core.words import counted, listing
 from longboat.engines.shared.home import Home
@@ -18,14 +20,22 @@ from longboat.sweeps.report import SweepReport, TrialReport, report_of
 from longboat.sweeps.trials import FINAL, SweepState, exit_code
 
 MOST_METRICS = 6  # in one line
+MOST_REASONS = 3
+"""Why trials failed: mostly all for one reason, and the best trial stays in sight."""
 LOOK_S = 0.2
 """The state is one small file of this machine."""
 DRIVER_S = {False: 1.0, True: 15.0}
 """How often a follower looks whether the sweep still has a driver; of one in a cluster that is a request or two."""
 
 
+def show_value(value: Scalar) -> str:
+    """A parameter as people read it: of a drawn number six digits; -o json and the trial have all of it."""
+    whole = show_param(value)
+    return min(f"{value:.6g}", whole, key=len) if isinstance(value, float) else whole
+
+
 def show_params(trial: TrialReport) -> str:
-    return " ".join(f"{name}={show_param(value)}" for name, value in trial.params.items())
+    return " ".join(f"{name}={show_value(value)}" for name, value in trial.params.items())
 
 
 def show_number(value: float | None) -> str | None:
@@ -53,11 +63,12 @@ def print_board(report: SweepReport) -> None:
     print_table(head, [_row(trial, names) for trial in report.trials])
     print()
     print_best(report)
+    print_failures([trial for trial in report.trials if trial.phase == "failed"])
 
 
 def _row(trial: TrialReport, names: list[str]) -> tuple[object, ...]:
     lasted = None if trial.started is None else (trial.ended or time.time()) - trial.started
-    values = (show_param(trial.params[name]) for name in names)
+    values = (show_value(trial.params[name]) for name in names)
     tries = trial.attempts or None
     return (
         trial.trial,
@@ -96,6 +107,18 @@ def print_best(report: SweepReport) -> None:
             ("importance", f"{shares} (of the variance between values of one parameter)" if shares else None),
         ]
     )
+
+
+def print_failures(failed: Sequence[TrialReport]) -> None:
+    """Why trials failed: each reason once, with the first trial that has it."""
+    by_reason: dict[str, list[TrialReport]] = {}
+    for trial in failed:
+        by_reason.setdefault(trial.reason or "not known why", []).append(trial)
+    for reason, trials in list(by_reason.items())[:MOST_REASONS]:
+        runs = trials[0].run if len(trials) == 1 else f"{len(trials)} trials, first {trials[0].run}"
+        print(f"failed: {clean(runs)}: {clean(reason)}; longboat explain {clean(trials[0].run)}")
+    if len(by_reason) > MOST_REASONS:
+        print(f"failed: {counted(len(by_reason) - MOST_REASONS, 'other reason')}: longboat sweep status -o json")
 
 
 class SweepFollower:

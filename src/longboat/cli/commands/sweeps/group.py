@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from longboat.cli.commands.sweeps.start import command as start_command
 from longboat.cli.commands.sweeps.stored import best_command, list_command, remove_command, status_command, stop_command
+from longboat.core.errors import NotFound
+from longboat.core.words import nearest
 
 START = "start"
+MEANT = {"list": "ls", "show": "status", "get": "status", "delete": "rm", "remove": "rm", "cancel": "stop"}
+"""Words of other tools for what is done with a sweep."""
 
 
 class SweepGroup(click.Group):
     """A click group whose first word may also be a job file: then all words are those of `start`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        self.check_word(args)
         is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if is_named else [START, *args] if args else ["--help"])
+
+    def check_word(self, args: list[str]) -> None:
+        """Raises NotFound for a bare word that is no file and looks like a subcommand."""
+        word = args[0] if args else ""
+        if not word.isalpha() or word in self.commands or os.path.exists(word):
+            return
+        known = [name for name in self.commands if name != START]
+        meant = MEANT.get(word) or next(iter(nearest(word, known, 1)), None)
+        if meant is not None:
+            raise NotFound(f"no subcommand and no file {word!r}", hint=f"longboat sweep {meant}")
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         name = ctx.command_path

@@ -133,9 +133,9 @@ def range_text(low: str, rest: str) -> str:
 
 def show_trials(record: SweepRecord, output: str | None) -> int:
     """Print the points that are known before anything has run."""
+    from longboat.cli.commands.sweeps.board import show_value
     from longboat.cli.output.formats import write
     from longboat.cli.output.tables import print_table
-    from longboat.core.variables import show_param
     from longboat.sweeps.report import known_points, planned_trials
 
     sweep = record.job.sweep
@@ -157,7 +157,7 @@ def show_trials(record: SweepRecord, output: str | None) -> int:
         print_table(
             head,
             [
-                (number, run, *map(show_param, point.values()))
+                (number, run, *map(show_value, point.values()))
                 for number, (run, point) in enumerate(zip(runs, points), 1)
             ],
         )

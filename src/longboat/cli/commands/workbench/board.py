@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -16,8 +17,8 @@ from longboat.cli.commands.workbench.exposing import exposure_of, exposure_optio
 from longboat.cli.commands.workbench.opening import browser, reached, remove_ended, stay, stop_quietly
 from longboat.cli.input.arguments import run_names, seconds
 from longboat.cli.input.engine_option import engine_options, open_engine, placed
-from longboat.cli.output.terminal import say
-from longboat.core.errors import EngineError, NotFound, Refused, UsageError
+from longboat.cli.output.terminal import clean, note, say
+from longboat.core.errors import EngineError, LongboatError, NotFound, Refused, UsageError
 
 if TYPE_CHECKING:
     from longboat.core.jobs import Job
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from longboat.workbench.jobs import BoardSelection
 
 PORT = 6006  # TensorBoard's own
+MOST_SAID = 50  # lines of its log that are looked through: TensorBoard itself says a few when it starts
 
 
 @click.command("board", short_help="Show curves of runs in TensorBoard.")
@@ -102,7 +104,7 @@ def with_credentials(place: Engine, job: Job, selection: BoardSelection) -> Job:
 
     from longboat.workbench.stores import credentials
 
-    return msgspec.structs.replace(job, secrets=credentials(place))
+    return msgspec.structs.replace(job, secrets=credentials(place, selection.stores))
 
 
 def check_storage(place: Engine, selection: BoardSelection) -> None:
@@ -150,9 +152,11 @@ def selected(place: Engine, runs: Sequence[str], labels: Sequence[str], *, every
     from longboat.engines.kubernetes.manifests.volumes import run_folder
     from longboat.workbench.stores import stores_of
 
-    assert isinstance(place, KubernetesEngine)
     folders = tuple(f"{run.name}={run_folder(run.name, run.uid)}" for run in chosen)
-    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores_of(place, chosen))
+    stores: tuple[str, ...] = ()
+    if isinstance(place, KubernetesEngine):
+        stores = stores_of(place, [run.name for run in chosen], note)
+    return BoardSelection(runs=STORED_RUNS, names=folders, stores=stores)
 
 
 def find_tensorboard() -> str:
@@ -186,6 +190,7 @@ def open_board(place: Engine, job: Job, options: dict[str, Any], exposure: Expos
     open_up(place, run, exposure, is_new=is_ours)
     try:
         run, session = wait_ready(place, run, say)
+        tell_unread(place, run.name, job)
         if options["detach"]:
             print(session.url(session.port) if place.name == "local" else run.name, flush=True)
             tell_address(place, run, session, exposure)
@@ -201,6 +206,20 @@ def open_board(place: Engine, job: Job, options: dict[str, Any], exposure: Expos
         if is_ours:  # else somebody else looks at it, in another terminal perhaps
             stop_quietly(place, run.name)
         return 0
+
+
+def tell_unread(place: Engine, run: str, job: Job) -> None:
+    """Say which object store it could not read: the page would merely be empty."""
+    from longboat.core.runs import LogQuery
+    from longboat.workbench.jobs import has_stores
+    from longboat.workbench.sessions import SAID
+
+    if not has_stores(job):
+        return
+    with contextlib.suppress(LongboatError):  # it is open all the same
+        for line in place.logs(run, LogQuery(tail=MOST_SAID)):
+            if line.data.startswith(SAID):
+                note(clean(line.data[len(SAID) :].decode(errors="replace").strip()))
 
 
 def finish(run: RunStatus) -> int:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longboat.cli.input.engine_option import placed
+from longboat.cli.input.targets import is_job_file
 from longboat.cli.output.terminal import clean, is_terminal, note, say
-from longboat.core.errors import LongboatError, WaitTimeout
+from longboat.core.errors import LongboatError, UsageError, WaitTimeout
 from longboat.core.words import listing
 from longboat.engines.engine import Engine, Submission
 
@@ -118,6 +119,10 @@ def bench_submission(
     from longboat.workbench.jobs import ServerOptions, bench_job, noun_of
 
     # Any command will do: the server takes its place. A job file needs none.
+    if words and not all(map(is_job_file, words)):
+        strange = next(word for word in words if not is_job_file(word))
+        hint = f"a {noun_of(kind)} takes job files (.yaml, .yml, .json); longboat run runs scripts and commands"
+        raise UsageError(f"{strange} is not a job file", hint=hint)
     given = {**options, "set": (*options["set"], "run=sh")} if words else options
     loaded = load(words, () if words else ("sh",), given, place)
     noun, job = noun_of(kind), loaded.job

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -13,6 +14,10 @@ from longboat.cli.input.arguments import run_names
 from longboat.cli.input.engine_option import engine_options, open_engine, same_place
 from longboat.core.errors import NotFound
 from longboat.sdk.names import find_run
+
+WHERE = ("LONGBOAT_HOME", "LONGBOAT_ENGINE", "KUBECONFIG")
+"""Variables that say where runs are."""
+PATHS = {"LONGBOAT_HOME", "KUBECONFIG"}
 
 
 @click.command("ssh-config", short_help="Print the ssh configuration of an open shell or notebook.")
@@ -40,9 +45,18 @@ def command(run: str, connect: bool) -> int:
     key = client_key(Home())
     if connect:
         return place.exec(status.name, [*session.launcher, "--workbench", "ssh", session.folder, key.public], rank=0)
-    proxy = f"{shlex.join(program(sys.argv[0]))} ssh-config --connect {status.name}{same_place()}"
+    words = [*kept_variables(os.environ), *program(sys.argv[0]), "ssh-config", "--connect", status.name]
+    proxy = shlex.join(words) + same_place()
     print(host_block(status.name, session.user, proxy, key.path), end="")
     return 0
+
+
+def kept_variables(environment: Mapping[str, str]) -> list[str]:
+    """What ssh has to set again for this program to find the run: an editor was not started in this shell."""
+    kept = {name: environment[name] for name in WHERE if environment.get(name)}
+    for name in PATHS & set(kept):
+        kept[name] = os.pathsep.join(os.path.abspath(path) if path else "" for path in kept[name].split(os.pathsep))
+    return ["env", *(f"{name}={paths}" for name, paths in kept.items())] if kept else []
 
 
 def program(called: str) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from longboat.clouds.aws.session import AwsSession, NoSuchResource
 from longboat.clusters.cloud.aws.decide import failure_of
 from longboat.clusters.cloud.aws.efs.file_system import unmount
-from longboat.clusters.cloud.aws.observe import Leftover, see_leftovers, see_snapshots, see_volumes
+from longboat.clusters.cloud.aws.observe import Leftover, is_of_others, see_leftovers, see_snapshots, see_volumes
 from longboat.clusters.cloud.aws.stack import ClusterStack, Listen, ResourceEvent
-from longboat.clusters.cloud.aws.templates.intrinsics import kubernetes_tag
+from longboat.clusters.cloud.aws.templates.intrinsics import OWNED, kubernetes_tag
 from longboat.core.errors import Refused
 from longboat.core.jobs import Value
 
@@ -38,10 +38,12 @@ class AwsDown:
         self.stack = ClusterStack(session, name)
 
     def data(self) -> StoredData:
-        """Data that would stay, or go with `purge`. Raises Refused for a stack of somebody else."""
+        """Data that would stay, or go with `purge`. Raises Refused for a stack or a cluster of somebody else."""
         view = self.stack.look()
         if view is not None and view.cluster != self.name:
             raise Refused(f"the stack {view.id} was not made for the cluster {self.name}", hint="it is left alone")
+        if view is None and is_of_others(self.session, self.name):
+            raise Refused(f"the cluster {self.name} in EKS was not made by Longboat", hint="it is left alone")
         systems = tuple(
             each.id.partition("/")[2] for each in see_leftovers(self.session, self.name) if each.kind == _FILES
         )
@@ -102,4 +104,4 @@ class AwsDown:
     def _is_own(self, tags: list[dict[str, str]]) -> bool:
         """By the tag of Kubernetes' own controller, or of AWS's."""
         pairs = {item["Key"]: item.get("Value", "") for item in tags}
-        return kubernetes_tag(self.name) in pairs or pairs.get("elbv2.k8s.aws/cluster") == self.name
+        return pairs.get(kubernetes_tag(self.name)) == OWNED or pairs.get("elbv2.k8s.aws/cluster") == self.name

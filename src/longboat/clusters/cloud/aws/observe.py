@@ -9,11 +9,14 @@ from longboat.clouds.aws.session import AwsSession, NoSuchResource
 from longboat.clouds.machine_types import MachineTable
 from longboat.clusters.cloud.aws.decide import ClusterView, NodeGroupView
 from longboat.clusters.cloud.aws.preflight import RegionView, quota_of
-from longboat.clusters.cloud.aws.templates.intrinsics import CLUSTER_TAG, kubernetes_tag
+from longboat.clusters.cloud.aws.templates.intrinsics import CLUSTER_TAG, OWNED, kubernetes_tag
 from longboat.clusters.cloud.labels import POOL_LABEL
 from longboat.clusters.cloud.spec import CloudSpec
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
+
+_OF_DRIVER = "CSIVolumeSnapshotName"
+"""Tag of the driver on its snapshots. A backup by other tools may have all tags of its disk, and not this one."""
 
 
 class Leftover(Value, frozen=True):
@@ -108,6 +111,15 @@ def see_quotas(session: AwsSession, codes: Sequence[str]) -> dict[str, float]:
     return quotas
 
 
+def is_of_others(session: AwsSession, name: str) -> bool:
+    """Whether there is a cluster of this name that Longboat did not make: what has its tag is not ours to delete."""
+    try:
+        body = session.call("eks", "describe_cluster", name=name)["cluster"]
+    except NoSuchResource:
+        return False
+    return (body.get("tags") or {}).get(CLUSTER_TAG) != name
+
+
 def see_use(session: AwsSession, table: MachineTable) -> dict[str, float]:
     """Virtual CPUs of the account's machines in this region by the code of their quota; nothing where they may not be
     seen."""
@@ -131,25 +143,28 @@ def _cpus(body: Mapping[str, Any], table: MachineTable) -> int:
 
 def see_volumes(session: AwsSession, cluster: str) -> list[str]:
     """Disks that were made for claims of the cluster."""
-    filters = [{"Name": "tag-key", "Values": [kubernetes_tag(cluster)]}]
+    filters = [{"Name": f"tag:{kubernetes_tag(cluster)}", "Values": [OWNED]}]
     return [each["VolumeId"] for each in session.pages("ec2", "describe_volumes", "Volumes", Filters=filters)]
 
 
 def see_snapshots(session: AwsSession, cluster: str) -> list[str]:
-    """Snapshots of such disks, which have the same tag."""
-    filters = [{"Name": "tag-key", "Values": [kubernetes_tag(cluster)]}]
+    """Snapshots that were made for claims, which have the same tag."""
+    filters = [
+        {"Name": f"tag:{kubernetes_tag(cluster)}", "Values": [OWNED]},
+        {"Name": "tag-key", "Values": [_OF_DRIVER]},
+    ]
     pages = session.pages("ec2", "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"])
     return [each["SnapshotId"] for each in pages]
 
 
 def see_leftovers(session: AwsSession, cluster: str) -> list[Leftover]:
-    """Everything that carries a tag of the cluster, of EC2 and of all other services."""
+    """Everything that carries a tag of the cluster as its own, of EC2 and of all other services; no backups."""
     return sorted({*_of_ec2(session, cluster), *_of_others(session, cluster)}, key=lambda each: (each.kind, each.id))
 
 
 def _of_ec2(session: AwsSession, cluster: str) -> Iterator[Leftover]:
     own = [{"Name": "key", "Values": [CLUSTER_TAG]}, {"Name": "value", "Values": [cluster]}]
-    made = [{"Name": "key", "Values": [kubernetes_tag(cluster)]}]
+    made = [{"Name": "key", "Values": [kubernetes_tag(cluster)]}, {"Name": "value", "Values": [OWNED]}]
     for filters in (own, made):
         for each in session.pages("ec2", "describe_tags", "Tags", Filters=filters):
             if _is_there(session, each["ResourceType"], each["ResourceId"]):
@@ -169,14 +184,15 @@ def _is_there(session: AwsSession, kind: str, id: str) -> bool:
             volumes = session.call("ec2", "describe_volumes", VolumeIds=[id])["Volumes"]
             return any(each["State"] not in ("deleting", "deleted") for each in volumes)
         if kind == "snapshot":
-            return bool(session.call("ec2", "describe_snapshots", SnapshotIds=[id])["Snapshots"])
+            snapshots = session.call("ec2", "describe_snapshots", SnapshotIds=[id])["Snapshots"]
+            return any(tag["Key"] == _OF_DRIVER for each in snapshots for tag in each.get("Tags") or ())
     except NoSuchResource:
         return False
     return True
 
 
 def _of_others(session: AwsSession, cluster: str) -> Iterator[Leftover]:
-    for filters in ([{"Key": CLUSTER_TAG, "Values": [cluster]}], [{"Key": kubernetes_tag(cluster)}]):
+    for filters in ([{"Key": CLUSTER_TAG, "Values": [cluster]}], [{"Key": kubernetes_tag(cluster), "Values": [OWNED]}]):
         for each in session.pages(
             "resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList", TagFilters=filters
         ):

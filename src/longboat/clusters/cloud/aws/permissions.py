@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from longboat.clouds.aws.tags import CANCELLED_TAG, ORDER_TAG
-from longboat.clusters.cloud.aws.templates.intrinsics import kubernetes_tag, stack_name
+from longboat.clusters.cloud.aws.templates.intrinsics import OWNED, kubernetes_tag, stack_name
 
 Statement = dict[str, Any]
 _ROLE_PREFIX = 24  # as much of a long stack's name as CloudFormation puts before the names of its roles
@@ -155,8 +155,8 @@ def _in_region(name: str, actions: list[str], region: str) -> Statement:
 def _leaving(cluster: str, region: str) -> Statement:
     """What Kubernetes made and `down` deletes: only with the tag of a cluster."""
     partition = _partition(region)
-    tag = f"aws:ResourceTag/kubernetes.io/cluster/{cluster}"
-    condition = {"Null": {tag: "false"}} if cluster != "*" else None
+    tag = f"aws:ResourceTag/{kubernetes_tag(cluster)}"
+    condition = {"StringEquals": {tag: OWNED}} if cluster != "*" else None
     body: Statement = {
         "Sid": "Leaving",
         "Effect": "Allow",

@@ -183,20 +183,27 @@ class ClusterGroup:
     def claim_data(self, node_group: str) -> list[str]:
         """What was made for claims: AKS keeps it in its own group, which goes with the cluster.
 
-        Nothing but the drivers of disks and files makes snapshots and storage accounts there.
+        Nothing but the drivers of disks and files makes snapshots and storage accounts there. The group goes before the
+        cluster does, and one that could not be made never had it.
         """
         base = f"{group_path(self.subscription, node_group)}/providers"
-        with _errors("see disks"):
-            disks = [*self._session.items(f"{base}/Microsoft.Compute/disks", DISKS)]
-        with _errors("see snapshots"):
-            snapshots = [*self._session.items(f"{base}/Microsoft.Compute/snapshots", DISKS)]
-        with _errors("see storage accounts"):
-            accounts = [*self._session.items(f"{base}/Microsoft.Storage/storageAccounts", STORAGE)]
+        disks = self._found(f"{base}/Microsoft.Compute/disks", DISKS)
+        snapshots = self._found(f"{base}/Microsoft.Compute/snapshots", DISKS)
+        accounts = self._found(f"{base}/Microsoft.Storage/storageAccounts", STORAGE)
         return [
             *sorted(str(disk["name"]) for disk in disks if CLAIM_TAG in (disk.get("tags") or {})),
             *sorted(f"snapshot {each['name']}" for each in snapshots),
             *sorted(f"file shares in {each['name']}" for each in accounts),
         ]
+
+    def _found(self, path: str, version: str) -> list[Body]:
+        """All of a kind; none in a group that is not there."""
+        try:
+            return [*self._session.items(path, version)]
+        except RestFault as fault:
+            if fault.status == 404:
+                return []
+            raise answer_error(fault, f"see {path.rpartition('/')[2]}") from None
 
     def leftovers(self, node_group: str) -> list[str]:
         """What carries the cluster's tag, and AKS's own group."""

@@ -1,7 +1,8 @@
 """The autoscaler's rights in a project: a custom role, and its binding to the service account in the cluster.
 
 By workload identity. Google knows service accounts of GKE by namespace and name, in all clusters of a project alike, or
-by their uid: that is bound, so that whoever makes the same namespace in another cluster has no right.
+by their uid: that is bound, so that whoever makes the same namespace in another cluster has no right. The role's id has
+the cluster's name only: clusters of one name in several regions share it.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ class GoogleAutoscalerRights:
         self._path = f"projects/{project}/roles/{self._role.id}"
 
     def give(self, account_uid: str) -> bool:
-        """To this service account and no other. False: it had them."""
+        """To this service account, and to none by its name. False: it had them."""
         changed = self._make_role()
         with _errors("see the project"):
             number = str(self._session.projects("GET", f"projects/{self._project}").get("name") or "")
-        member = (
+        accounts = (
             f"principal://iam.googleapis.com/{number}/locations/global/workloadIdentityPools/"
-            f"{workload_pool(self._project)}/kubernetes.serviceaccount.uid/{account_uid}"
+            f"{workload_pool(self._project)}/kubernetes.serviceaccount.uid/"
         )
-        return self._change_policy(lambda bindings: _bound_to(bindings, self._path, member)) or changed
+        return self._change_policy(lambda bindings: _bound_to(bindings, self._path, accounts, account_uid)) or changed
 
     def take_back(self) -> None:
         """The binding, then the role: Google keeps a deleted role's name for a while, and `give` takes it up again."""
@@ -95,10 +96,12 @@ class GoogleAutoscalerRights:
         raise EngineError("the project's policy is changed by others all the time", hint="the same command again")
 
 
-def _bound_to(bindings: list[Body], role: str, member: str) -> list[Body]:
-    """The role is the cluster's own: an account that was made anew takes the place of the former one."""
-    wanted = {"role": role, "members": [member]}
-    if wanted in bindings and sum(each.get("role") == role for each in bindings) == 1:
+def _bound_to(bindings: list[Body], role: str, accounts: str, uid: str) -> list[Body]:
+    """With this account beside those of other clusters. A former one stays too: no other ever has its uid."""
+    mine = [each for each in bindings if each.get("role") == role]
+    others = {member for each in mine for member in each.get("members") or () if member.startswith(accounts)}
+    wanted = {"role": role, "members": sorted({*others, accounts + uid})}
+    if len(mine) == 1 and {**mine[0], "members": sorted(mine[0].get("members") or ())} == wanted:
         return bindings
     return [*(each for each in bindings if each.get("role") != role), wanted]
 

@@ -2,7 +2,8 @@
 and the forwarding rules, addresses and firewall rules of Services and Ingresses. Decides nothing.
 
 Google labels disks and Filestore with their cluster. The load balancer of a Service is called like the firewall rule
-that GKE makes for it, whose targets are the cluster's nodes: that tells whose it is when the cluster is gone.
+that GKE makes for it, whose targets are the cluster's nodes: that tells whose it is when the cluster is gone. Other
+regions may have clusters of the same name, and people make snapshots of their own: nothing of these is told of.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _FILES_CLUSTER, _FILES_LOCATION = "storage_gke_io_cluster_name", "storage_gke_io
 """Labels of the driver of Filestore."""
 _RULE = "k8s-fw-"
 _INGRESSES = "l7--"
+_SNAPSHOT = re.compile(r"snapshot-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""As Kubernetes' snapshotter names those of claims; a person's backup of the same disk is called otherwise."""
+_REGION = re.compile(r"/(?:zones|regions|locations)/([a-z]+-[a-z]+[0-9]+)\b")
 
 
 class GoogleLeftover(Value, frozen=True):
@@ -51,7 +55,7 @@ class GoogleLeftovers:
         self._project = f"projects/{project}"
 
     def look(self) -> tuple[GoogleLeftover, ...]:
-        disks = [each for each in self._scoped("disks") if self._is_labelled(each[1])]
+        disks = [(place, body) for place, body in self._scoped("disks") if self._is_labelled(body, place)]
         left = [
             GoogleLeftover("disk", body["name"], place, _NODE_DISK not in (body.get("labels") or {}))
             for place, body in disks
@@ -77,26 +81,36 @@ class GoogleLeftovers:
             else:
                 self._session.compute("DELETE", f"{path}/{each.kind}s/{each.name}")
 
+    def namesakes(self) -> list[Body]:
+        """Clusters of the project that have this one's name, in other places; tags of nodes begin like their ids."""
+        with _errors("see clusters of the same name"):
+            answer = self._session.container("GET", f"{self._project}/locations/-/clusters")
+        same = [body for body in answer.get("clusters") or () if body.get("name") == self._cluster]
+        return [body for body in same if body.get("location") != self._region]
+
     def _scoped(self, kind: str) -> Iterator[tuple[str, Body]]:
         """All of a project with the zone or region of each."""
         with _errors(f"see {kind}"):
             for scope, items in self._session.scopes(f"{self._project}/aggregated/{kind}"):
                 yield from ((scope, body) for body in items.get(kind) or ())
 
-    def _is_labelled(self, body: Body) -> bool:
-        """Another region may have a cluster of the same name."""
+    def _is_labelled(self, body: Body, place: str) -> bool:
         labels = body.get("labels") or {}
-        return self._cluster in (labels.get(_CLUSTER), labels.get(CLUSTER_LABEL)) and self._is_here(labels, _LOCATION)
+        is_of_name = self._cluster in (labels.get(_CLUSTER), labels.get(CLUSTER_LABEL))
+        return is_of_name and self._is_here(labels.get(_LOCATION), place)
 
-    def _is_here(self, labels: Body, key: str) -> bool:
-        return str(labels.get(key, self._region)) == self._region
+    def _is_here(self, label: str | None, place: str) -> bool:
+        """Of a cluster of this region: by the label of its place, else by where the thing is; what is global, is."""
+        region = _REGION.search(f"/{place}")
+        return label == self._region if label else region is None or region[1] == self._region
 
     def _snapshots(self, disks: set[str]) -> Iterator[GoogleLeftover]:
-        """By their label, or of a disk of the cluster."""
+        """By their label, or made by the cluster of one of its disks."""
         with _errors("see snapshots"):
             for body in self._session.items("GET", f"{self._project}/global/snapshots", "items"):
                 source = str(body.get("sourceDisk") or "").partition(f"{self._project}/")[2]
-                if source in disks or self._is_labelled(body):
+                is_made = source in disks and _SNAPSHOT.fullmatch(body["name"]) is not None
+                if is_made or self._is_labelled(body, source):
                     yield GoogleLeftover("snapshot", body["name"], is_data=True)
 
     def _files(self) -> Iterator[GoogleLeftover]:
@@ -108,27 +122,31 @@ class GoogleLeftovers:
             raise answer_error(fault, "see instances of Filestore") from None
         for body in instances:
             labels = body.get("labels") or {}
-            if labels.get(_FILES_CLUSTER) == self._cluster and self._is_here(labels, _FILES_LOCATION):
-                place, _, name = str(body["name"]).partition("/locations/")[2].partition("/instances/")
-                yield GoogleLeftover("Filestore", name, f"locations/{place}", is_data=True)
+            zone, _, name = str(body["name"]).partition("/locations/")[2].partition("/instances/")
+            place = f"locations/{zone}"
+            if labels.get(_FILES_CLUSTER) == self._cluster and self._is_here(labels.get(_FILES_LOCATION), place):
+                yield GoogleLeftover("Filestore", name, place, is_data=True)
 
     def _balancers(self) -> Iterator[GoogleLeftover]:
         """Firewall rules whose targets are the cluster's nodes; what is called like them, and what has its label."""
-        nodes = re.compile(rf"gke-{re.escape(self._cluster)}-[0-9a-f]{{8}}-node")
+        tags = re.compile(rf"gke-{re.escape(self._cluster)}-([0-9a-f]{{8}})-node")
         with _errors("see firewall rules"):
-            rules = [
-                str(body["name"])
+            tagged = [
+                (str(body["name"]), mark[1])
                 for body in self._session.items("GET", f"{self._project}/global/firewalls", "items")
                 if str(body["name"]).startswith(_RULE)
-                and any(nodes.fullmatch(tag) for tag in body.get("targetTags") or ())
+                for mark in map(tags.fullmatch, body.get("targetTags") or ())
+                if mark is not None
             ]
+        others = {str(body.get("id"))[:8] for body in self.namesakes()} if tagged else set()
+        rules = list(dict.fromkeys(rule for rule, mark in tagged if mark not in others))
         ends = [rule.removeprefix(_RULE) for rule in rules]
         names = {end for end in ends if not end.startswith(_INGRESSES)}
         mark = tuple("--" + end.removeprefix(_INGRESSES) for end in ends if end.startswith(_INGRESSES))
         yield from (GoogleLeftover("firewall rule", rule) for rule in rules)
         for kind, word in (("forwardingRules", "forwarding rule"), ("addresses", "address")):
             for place, body in self._scoped(kind):
-                if body["name"] in names or body["name"].endswith(mark) or self._is_labelled(body):
+                if body["name"] in names or body["name"].endswith(mark) or self._is_labelled(body, place):
                     yield GoogleLeftover(word, body["name"], place)
 
 

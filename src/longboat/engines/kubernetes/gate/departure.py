@@ -18,6 +18,9 @@ from longboat.engines.kubernetes.records import NodeDeparture, State
 CLOSING_S = 5.0
 """Besides the grace of its ranks a gang needs so long to end, because the stop goes over the line, and the last lines
 and the verdict are written before its pods are over."""
+ASKED_FOR_S = 60.0
+"""A launcher that could not be told to save for so long is not told any more: most nodes have gone by then, and a taint
+that stays for days would have it tried for days."""
 MOST_NAMED = 3  # nodes, and taints: it is one line of a status
 
 
@@ -34,7 +37,7 @@ def departing(state: State, snapshot: RunSnapshot, now: float) -> State:
     due = now + max(0.0, min(ends) - job.grace_s - CLOSING_S) if ends else None
     if known is not None and known.due is not None:
         due = known.due if due is None else min(due, known.due)
-    noted = msgspec.structs.replace(state, departure=NodeDeparture(hosts=tuple(sorted(notices)), due=due))
+    noted = msgspec.structs.replace(state, departure=NodeDeparture(hosts=tuple(sorted(notices)), since=now, due=due))
     if due is None or not is_elastic(job) or state.target is not None:
         return noted
     size = size_of(job) if state.wanted is None else min(size_of(job), state.wanted)
@@ -68,10 +71,13 @@ def reason_of(snapshot: RunSnapshot) -> str:
     return f"{_words(notices)}: its ranks are asked for a checkpoint" if notices else ""
 
 
-def asks_to_save(snapshot: RunSnapshot) -> bool:
-    """Whether the ranks are still to be asked for a checkpoint; of an elastic run once it is known which it has."""
-    state = snapshot.state
-    if state.departure is None or state.departure.told or state.phase != "running" or state.target is not None:
+def asks_to_save(snapshot: RunSnapshot, now: float) -> bool:
+    """Whether the ranks are still to be asked for a checkpoint; of an elastic run once it is known which it has, and
+    until it has to move without a new one."""
+    state, departure = snapshot.state, snapshot.state.departure
+    if departure is None or departure.told or state.phase != "running" or state.target is not None:
+        return False
+    if now >= departure.since + ASKED_FOR_S or (state.wanted is not None and is_due(state, now)):
         return False
     return state.wanted is None or state.seen is not None
 

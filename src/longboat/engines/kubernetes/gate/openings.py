@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.gate.serve import look_around
 from longboat.engines.kubernetes.gate.sizes import largest
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.status import full_status, is_at_gate
-from longboat.engines.shared.explanations import with_openings
+from longboat.engines.shared.explanations import fewest, with_openings
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_gpu
 from longboat.kubeapi.client import Client
@@ -115,11 +115,12 @@ def _ends(
     tried = inside[:MOST_TRIED]
     alone = [each for each in tried if starts_without([each])]
     if alone:
-        yield f"it starts when {listing(_named(alone, me), MOST_NAMES, separator=' or ')} ends"
+        own = [each for each in alone if each.namespace == me.namespace]
+        elsewhere = [each for each in alone if each.namespace != me.namespace][:1]  # whichever of them it is
+        yield f"it starts when {listing(_named([*own, *elsewhere], me), MOST_NAMES, separator=' or ')} ends"
         return
-    number = next((size for size in range(2, len(tried) + 1) if starts_without(tried[:size])), 0)
-    if number:
-        names = _named(tried[:number], me)
+    names = _named(fewest(tried, starts_without), me)
+    if names:
         yield f"it starts when {', '.join(names[:-1])}{' and ' if names[1:] else ''}{names[-1]} have ended"
 
 
@@ -132,8 +133,10 @@ def _end(candidate: GateCandidate) -> tuple[float, str]:
 
 def _named(runs: Sequence[GateCandidate], me: GateCandidate) -> list[str]:
     """Runs of other namespaces without their names: the reader may have no rights there."""
-    names = [each.run if each.namespace == me.namespace else "a run of another namespace" for each in runs]
-    return list(dict.fromkeys(names))
+    names = [each.run for each in runs if each.namespace == me.namespace]
+    elsewhere = len(runs) - len(names)
+    words = [f"{elsewhere} runs of other namespaces" if elsewhere > 1 else "a run of another namespace"]
+    return [*names, *(words if elsewhere else ())]
 
 
 def _without(

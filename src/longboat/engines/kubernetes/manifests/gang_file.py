@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot
-from longboat.core.errors import LAUNCHER_KILLED_EXIT, EngineError, Refused
+from longboat.core.errors import LAUNCHER_KILLED_CODE, EngineError, Refused
 from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Job, Role, Value
 from longboat.core.layouts import SCRUBBED, Layout, NodeLayout, NodeSite, RankLayout, lay_out, ports_needed
@@ -111,7 +111,7 @@ def _restart(record: Record) -> dict[str, Any]:
     if not is_restarted_in_place(record):
         return {}
     rule: dict[str, Any] = {"count": retries.last_attempt, "on": list(retries.on), "backoff_s": retries.backoff_s}
-    rule["killed"] = LAUNCHER_KILLED_EXIT in replaced_exits(record)
+    rule["killed"] = LAUNCHER_KILLED_CODE in replaced_exits(record)
     return {"restart": {**rule, "within_s": IN_PLACE_WITHIN_S}}
 
 

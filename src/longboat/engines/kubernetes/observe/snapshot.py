@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.errors import LAUNCHER_KILLED_EXIT, RUN_REPLACED_EXIT
+from longboat.core.errors import LAUNCHER_KILLED_CODE, RUN_REPLACED_EXIT
 from longboat.core.jobs import Value
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
@@ -163,7 +163,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         deleting_since=parse_time(meta.get("deletionTimestamp")),
         tolerations=tuple(spec.get("tolerations") or ()),
         is_replaced=code == RUN_REPLACED_EXIT,
-        is_killed=code == LAUNCHER_KILLED_EXIT,
+        is_killed=code == LAUNCHER_KILLED_CODE,
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         unhealthy_devices=_unhealthy_devices(container),
         digest="".join(_DIGEST.findall(str(container.get("imageID") or ""))[-1:]),
@@ -203,7 +203,7 @@ def pods_of_gang(record: Record, pods: Iterable[PodView]) -> RunPods:
             continue
         if (pod.attempt, pod.node) in members and _is_too_late(pod, heads.get(pod.attempt)):
             late.append(pod)
-        elif pod.is_replaced or (pod.is_killed and LAUNCHER_KILLED_EXIT in exits):
+        elif pod.is_replaced or (pod.is_killed and LAUNCHER_KILLED_CODE in exits):
             replaced.append(pod)
             members.add((pod.attempt, pod.node))
         else:

@@ -126,7 +126,7 @@ class Controller:
 
     def blind_spots(self) -> list[str]:
         """Kinds that cannot be watched now, and why. Turns go on: each reads its run anew."""
-        texts = [reflector.why_stale() for reflector in self._needed()]
+        texts = [reflector.why_stale() for reflector in (*self._needed(), *([self._nodes] if self._nodes else []))]
         for kind, reflector in self._reflectors:
             if reflector.handler_trouble:
                 texts.append(f"a change of {kind.plural} was not taken: {reflector.handler_trouble}")

@@ -46,6 +46,7 @@ from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,
     dead_members,
+    is_going,
     pods_to_stop,
     settling_s,
     size_actions,
@@ -133,7 +134,7 @@ def _is_waiting(snapshot: RunSnapshot) -> bool:
 def _between(snapshot: RunSnapshot, now: float) -> Decision:
     """No attempt is under way: before the first, or before the next."""
     state = snapshot.state
-    if any(pod.end is None for pod in snapshot.pods):
+    if any(pod.end is None for pod in snapshot.pods) or any(is_going(pod, now) for pod in snapshot.late):
         return Decision(actions=_earlier(snapshot), again_at=now + SUSPICIOUS_S)
     if snapshot.stop is not None:
         failures = [attempt.failure for attempt in state.attempts if attempt.failure is not None]

@@ -254,7 +254,9 @@ class Reconciler:
             self._nodes = None
         if self._nodes is None and 0 < len(hosts) <= MOST_WATCHED and self._may_act(snapshot.record):
             self._watched_nodes = labels
-            self._nodes = Reflector(self.client, NODE, labels=labels, into=WatchedNode, on_change=self._on_node)
+            self._nodes = Reflector(
+                self.client, NODE, labels=labels, into=WatchedNode, on_change=self._on_node, is_optional=True
+            )
 
     def _on_node(self, change: Change[Any]) -> None:
         if self._leaving.note(change.object, is_gone=change.type == "DELETED"):

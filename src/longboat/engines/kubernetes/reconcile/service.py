@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from longboat.core.guards.aside import Aside
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.run_gauges import RunGauges
 from longboat.engines.kubernetes.reconcile.controller import Controller
@@ -153,8 +154,8 @@ class ControllerService:
                     since = 0.0
                     self.report([text for worker in workers for text in worker.blind_spots()])
         finally:
-            for worker in reversed(workers):
-                worker.close()
+            for closing in [Aside(worker.close) for worker in workers]:  # each may wait for turns that hang
+                closing.result()
         if not self.ending.is_set():
             self.say("another leads now")
 

@@ -92,6 +92,12 @@ def _was_there(pod: PodView, first: PodEnd) -> bool:
     return pod.started is None or first.ended is None or pod.started < first.ended
 
 
+def is_going(pod: PodView, now: float) -> bool:
+    """Whether ranks of a pod that came too late may run: it is being deleted, and one that does not go is fenced."""
+    since = pod.deleting_since
+    return pod.end is None and (since is None or now < since + LINGER_S)
+
+
 def _wait_s(pod: PodView | None, grace_s: float) -> float:
     """How long the launchers are left to themselves after a death."""
     if pod is None or pod.end is None:
@@ -119,7 +125,7 @@ def size_actions(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...],
         left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None] if now >= due else []
         ends = tuple(EndForSize(pod=pod.name, grace_s=grace_s) for pod in pods_to_stop(left, snapshot))
         return ends, max(due, now + TOLD_AGAIN_S)
-    if asks_to_save(snapshot):
+    if asks_to_save(snapshot, now):
         left = [pod for pod in snapshot.pods_of(state.attempt) if pod.end is None]
         return tuple(AskToSave(pod=pod.name) for pod in pods_to_stop(left, snapshot)), now + TOLD_AGAIN_S
     pod, size = writer_to_ask(snapshot), state.wanted

@@ -14,7 +14,8 @@ from longboat.kubeapi.watch import Reflector
 AGAIN_S = 2.0
 """After a turn that failed: another try, then after twice as long, and so on."""
 LEAVING_S = 10.0
-"""How long a turn under way is waited for when all end: it may be cut off anywhere."""
+"""How long turns under way are waited for, together, when all end: they may be cut off anywhere, and a pod that is
+stopped has 30 s to give its Lease back."""
 
 
 class RunKey(NamedTuple):
@@ -117,8 +118,9 @@ class TurnWorkers:
 
     def join(self) -> None:
         """Wait for the turns under way, within reason; the agenda is closed."""
+        until = time.monotonic() + LEAVING_S
         for thread in self._threads:
-            thread.join(timeout=LEAVING_S)
+            thread.join(timeout=max(0.0, until - time.monotonic()))
 
     def ended(self) -> list[str]:
         """Threads that have ended, which none does by itself."""
@@ -186,8 +188,9 @@ class WatchedTurns:
         self._workers.join()
 
     def blind_spots(self) -> list[str]:
-        """Why they cannot be watched now."""
-        return [text for reflector in self._reflectors if (text := reflector.why_stale())]
+        """Why they cannot be watched now, and changes that were not taken."""
+        texts = [text for reflector in self._reflectors for text in (reflector.why_stale(), reflector.handler_trouble)]
+        return [text for text in texts if text]
 
     def why_unhealthy(self) -> str:
         """Threads that ended; empty: none."""

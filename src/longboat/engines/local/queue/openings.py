@@ -9,6 +9,7 @@ import msgspec
 from longboat.core.words import listing
 from longboat.engines.local.queue.admission import FreeResources, Ticket, decide_admission, queue_order
 from longboat.engines.local.queue.machine import Gpu
+from longboat.engines.shared.explanations import fewest
 
 MOST_NAMES = 4  # in one sentence; `longboat ps` lists all
 
@@ -54,11 +55,10 @@ def _ends(me: Ticket, tickets: Sequence[Ticket], free: FreeResources, gpus: Mapp
     if alone:
         yield f"it starts when {listing(alone, MOST_NAMES, separator=' or ')} ends"
         return
-    for number in range(2, len(holders) + 1):
-        if _starts_without(holders[:number], me, tickets, free, gpus):
-            names = [each.run for each in holders[:number]]
-            yield f"it starts when {', '.join(names[:-1])} and {names[-1]} have ended"
-            return
+    names = [each.run for each in fewest(holders, lambda ended: _starts_without(ended, me, tickets, free, gpus))]
+    if names:
+        yield f"it starts when {', '.join(names[:-1])} and {names[-1]} have ended"
+        return
     ahead = [other.run for other in _ahead(me, tickets)]
     if ahead:
         yield f"it starts when {listing(ahead, MOST_NAMES)} before it {'has' if len(ahead) == 1 else 'have'} ended"

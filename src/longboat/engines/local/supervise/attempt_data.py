@@ -61,7 +61,7 @@ class AttemptOutputs:
                 links[volume.target] = source
         self._import_data(links, report)
         to = self._record.job.checkpoints.to if self._record.checkpoint_store is None else None
-        if to is not None and not os.path.isabs(to) and not os.path.normpath(to).startswith(".."):
+        if to is not None and not os.path.normpath(to).startswith(("/", "~", "..")):
             links[to] = Path(self._record.checkpoint_dir)
         return links
 

@@ -1,14 +1,16 @@
-"""The folders of an attempt: working copies, scratch, pipes and the plan that each launcher reads."""
+"""Folders of an attempt: working copies, scratch, pipes, the plan that launchers read, and how nodes are to end."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 from longboat.core.layouts import Layout, NodeSite, lay_out, ports_needed, scrubbed
 from longboat.engines.local.containers.choice import CONTAINER_SCRATCH
@@ -18,7 +20,7 @@ from longboat.engines.local.queue.slots import SHARED, addresses_in
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import AttemptNode, RunFiles
 from longboat.engines.local.supervise.short_tmpdir import short_path
-from longboat.engines.shared.files import disk, make_folder, write_bytes
+from longboat.engines.shared.files import disk, make_folder, write_bytes, write_value
 from longboat.engines.shared.home import Home
 
 PEER_TIMEOUT_S = 600.0
@@ -239,3 +241,15 @@ def python_path(given: str, root: str, work: str, folders: Iterable[str]) -> str
         entries.append(entry if inner.startswith("..") else os.path.normpath(os.path.join(work, inner)))
     entries += [os.path.normpath(os.path.join(work, folder)) for folder in folders]
     return os.pathsep.join(dict.fromkeys(entries))
+
+
+def note_end(directory: Path, reason: str, grace_s: float) -> signal.Signals:
+    """Write down for the launcher of this node why and how it is to end; the signal that has it look.
+
+    On a full disk the job's own grace holds, and a stop has a signal of its own.
+    """
+    try:
+        write_value(directory / "ending.json", {"reason": reason, "grace_s": grace_s})
+    except EngineError:
+        return signal.SIGTERM if reason == "stop" else signal.SIGUSR2
+    return signal.SIGUSR2

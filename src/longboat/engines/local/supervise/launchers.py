@@ -16,6 +16,7 @@ from longboat.core.runs import RankReport
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import LAUNCHER, AttemptNode
 from longboat.engines.local.supervise.attempt_files import beat_of, longest_stall, outcome_of, reports_of
+from longboat.engines.local.supervise.attempt_folders import note_end
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.pipes import close_held, drain, hold, variables_pipe
 from longboat.engines.local.supervise.processes import (
@@ -258,8 +259,7 @@ class Launchers:
         self.reason = self.reason or reason
         for pid, name in list(self._pids.items()):
             with contextlib.suppress(OSError):
-                write_value(self.nodes[name].directory / "ending.json", {"reason": reason, "grace_s": grace})
-                self._signal(pid, name, signal.SIGUSR2)
+                self._signal(pid, name, note_end(self.nodes[name].directory, reason, grace))
 
     def dump(self) -> None:
         """Ask every launcher for the Python stacks of its ranks; they end with that."""

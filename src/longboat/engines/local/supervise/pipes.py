@@ -13,7 +13,7 @@ from pathlib import Path
 
 from longboat.core.errors import EngineError
 from longboat.core.guards.masking import Masker
-from longboat.engines.shared.files import disk
+from longboat.engines.shared.files import disk, log_line
 
 PIPE_BYTES = 1 << 20
 """The most that the kernel lets a user have in a pipe."""
@@ -64,12 +64,15 @@ def drain(held: Mapping[Path, int], secrets: Sequence[str] = ()) -> None:
         log = pipe.parent.parent / "logs" / pipe.name
         masker = Masker(secrets)
         feed = masker.feed_rest  # the launcher took what it had held back with it
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(descriptor, 1 << 20):
-                append_log(log, feed(data))
-                feed = masker.feed
-        if rest := masker.finish():
-            append_log(log, rest)
+        try:
+            with contextlib.suppress(BlockingIOError):
+                while data := os.read(descriptor, 1 << 20):
+                    append_log(log, feed(data))
+                    feed = masker.feed
+            if rest := masker.finish():
+                append_log(log, rest)
+        except EngineError as error:  # a full disk, which a launcher that lived had waited for: the run still ends
+            log_line(error.message)
 
 
 def close_held(held: Mapping[Path, int]) -> None:

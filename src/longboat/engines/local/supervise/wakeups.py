@@ -105,5 +105,5 @@ class StateKeeper:
                 self.files.write_state(self.state)
             self._is_saved = self._is_promised = True
         except EngineError as error:
-            self._is_saved = False
+            self._is_saved = self.state.is_final and self.files.overwrite_progress(self.state)
             log_line(error.message)

@@ -1,14 +1,16 @@
 """What a served replica restores when its service follows a run: another step than the one it was made with.
 
-`launcher.pyz --checkpoints FOLDER newest|best|promoted` prints which complete checkpoints there are by now, where this
-replica has its own from: in a folder, or in an object store with the variables of the pod. Which of them is served is
-decided elsewhere, and comes back as the variable `LONGBOAT_FOLLOWED_STEP` of the next pods: a number, and no place.
+`launcher.pyz --checkpoints FOLDER newest|best|promoted [METRIC]` prints which complete checkpoints there are by now,
+where this replica has its own from: in a folder, or in an object store with the variables of the pod. Which of them is
+served is decided elsewhere, and comes back as the variable `LONGBOAT_FOLLOWED_STEP` of the next pods: a number, and no
+place.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 
 from ...node.jsonfiles import dumps, read_json
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
     from typing import Any, Mapping
 
 MOST = 1000
-"""Checkpoints that are told of, the newest; and bytes of their answer stay below one MiB."""
+"""Checkpoints that are told of, the newest, each with one metric: their answer stays below one MiB."""
+MOST_READ = 200
+"""Of those in an object store whose metrics are read: each takes a request or two, at every look."""
+LONGEST_S = 60
+"""Whoever asked has gone by then. Nothing else ends a program that was run beside a pod's own, and more would gather of
+a store that does not answer."""
 _NAME = re.compile(r"step-\d{1,18}")
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -38,11 +45,13 @@ def place_of(resume: str) -> str:
 
 
 def main(argv: list[str]) -> int:
+    signal.alarm(LONGEST_S)
     try:
         plan = read_json(os.path.join(argv[1], "node", "plan.json"))
         place = place_of(str(plan["resume_from"]))
         environment = dict(os.environ, **(plan.get("env") or {}))
-        sys.stdout.write(dumps(look(place, environment, with_metrics=argv[2] == "best")))
+        metric = argv[3] if argv[3:] and argv[2] == "best" else None
+        sys.stdout.write(dumps(look(place, environment, metric)))
         sys.stdout.flush()
         return 0
     except Exception as error:  # whoever asked shows it
@@ -50,15 +59,21 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-def look(place: str, environment: Mapping[str, str], *, with_metrics: bool) -> dict[str, Any]:
-    """Complete checkpoints with their metrics, and the steps of those that were promoted."""
+def look(place: str, environment: Mapping[str, str], metric: str | None) -> dict[str, Any]:
+    """Complete checkpoints with this metric, where they have it, and the steps of those that were promoted."""
     from pathlib import Path
 
     if "://" in place:
         mirror = load("storage.checkpoint_mirror").Mirror(place, environment)
-        candidates, promoted = mirror.candidates(with_metrics=with_metrics)
+        candidates, promoted = mirror.candidates(most_read=0 if metric is None else MOST_READ)
     else:
         candidates, promoted = load("storage.checkpoints").candidates(Path(place))
     newest = sorted(candidates, key=lambda each: each.step)[-MOST:]
-    listed = [[each.step, dict(each.metrics) if with_metrics else {}] for each in newest]
+    listed = [[each.step, _chosen(each.metrics, metric)] for each in newest]
     return {"checkpoints": listed, "promoted": sorted(promoted)[-MOST:]}
+
+
+def _chosen(metrics: Mapping[str, float], metric: str | None) -> dict[str, float]:
+    """The one that is asked for. A loss that is no number any more is none that could be the best."""
+    value = metrics.get(metric or "")
+    return {} if metric is None or value is None or value - value != 0 else {metric: value}

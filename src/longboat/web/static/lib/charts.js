@@ -97,7 +97,8 @@ const clockTicks = (_, ticks) => {
   const fine = ticks.length > 1 && ticks[1] - ticks[0] < 60
   return ticks.map((tick) => {
     const at = new Date(tick * 1000)
-    const time = `${two(at.getHours())}:${two(at.getMinutes())}${fine ? `:${two(at.getSeconds())}` : ""}`
+    const finest = ticks.length > 1 && ticks[1] - ticks[0] < 1
+    const time = `${finest ? "" : `${two(at.getHours())}:`}${two(at.getMinutes())}${fine ? `:${two(at.getSeconds())}` : ""}${finest ? `.${String(at.getMilliseconds()).padStart(3, "0").slice(0, ticks[1] - ticks[0] < 0.1 ? 2 : 1)}` : ""}`
     return long ? `${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}` : time
   })
 }
@@ -121,7 +122,8 @@ export function Chart({ data, series, label, height = 190, time = true, log = fa
     const told = (self) => {
       const items = legend.current?.children || []
       for (let at = 0; at < items.length; at += 1) {
-        const index = self.cursor.idx ?? lastOf(self.data[at + 1])
+        const last = series[at]?.isNow ? self.data[0].length - 1 : lastOf(self.data[at + 1])
+        const index = self.cursor.idx ?? last
         items[at].lastChild.textContent = value(self.data[at + 1]?.[index] ?? null)
       }
     }
@@ -191,11 +193,11 @@ export function Histogram({ values, label, mark }) {
   const at = (given) => (width * Math.max(0, Math.min(1, (given - low) / (high - low || 1))))
   return html`<div ref=${box}>
     <svg class="plot" width=${width} height=${height} role="img" aria-label=${label}>
-      ${bins.map((number, at) => html`<rect class="col" x=${(at * step + 0.5).toFixed(1)} width=${Math.max(1, step - 1).toFixed(1)} y=${(height - 20 - ((height - 26) * number) / top).toFixed(1)} height=${(((height - 26) * number) / top).toFixed(1)} />`)}
+      ${bins.map((number, at) => html`<rect class="col" x=${(at * step + 0.5).toFixed(1)} width=${Math.max(1, step - 1).toFixed(1)} y=${(height - 20 - ((height - 38) * number) / top).toFixed(1)} height=${(((height - 38) * number) / top).toFixed(1)} />`)}
       <path class="axis" d=${`M0 ${height - 19.5}H${width}`} />
       <text x="0" y=${height - 5}>${value(low)} s</text>
       <text x=${width} y=${height - 5} text-anchor="end">${value(high)} s</text>
-      ${mark !== undefined && html`<path class="cursor" d=${`M${at(mark).toFixed(1)} 4V${height - 20}`} /><text x=${at(mark) + (at(mark) > width / 2 ? -5 : 5)} y="13" text-anchor=${at(mark) > width / 2 ? "end" : "start"}>median ${value(mark)} s</text>`}
+      ${mark !== undefined && html`<path class="cursor" d=${`M${at(mark).toFixed(1)} 4V${height - 20}`} /><text x=${at(mark) + (at(mark) > width / 2 ? -5 : 5)} y="11" text-anchor=${at(mark) > width / 2 ? "end" : "start"}>median ${value(mark)} s</text>`}
     </svg>
   </div>`
 }

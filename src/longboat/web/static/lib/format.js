@@ -57,10 +57,24 @@ export function value(x) {
   return String(+x.toPrecision(4))
 }
 
+/** A parameter as it would be typed: no thousands set apart, six digits of what was drawn. */
+export const plain = (x) => (typeof x === "number" && !Number.isInteger(x) ? String(+x.toPrecision(6)) : String(x ?? "-"))
+
 export const hours = (x) => (x === null || x === undefined ? "-" : x < 10 ? x.toFixed(2) : x < 1000 ? x.toFixed(1) : whole.format(x))
 export const percent = (x) => (x === null || x === undefined ? "-" : `${Math.round(x)}%`)
-/** Money as it is told; a price without a currency has no sign. */
-export const money = (x, sign = "$") => (x === null || x === undefined ? "-" : `${sign}${x < 1000 ? x.toFixed(2) : whole.format(x)}`)
+let currency = "USD"
+export const setCurrency = (code) => (currency = code || currency)
+/** Money in the currency of the settings; one that nobody knows stands behind. */
+export function money(x) {
+  if (x === null || x === undefined) return "-"
+  const digits = x < 1000 ? 2 : 0
+  const shown = { minimumFractionDigits: digits, maximumFractionDigits: digits }
+  try {
+    return x.toLocaleString("en", { style: "currency", currency, ...shown })
+  } catch {
+    return `${x.toLocaleString("en", shown)} ${currency}`
+  }
+}
 
 export function bytes(n) {
   if (n === null || n === undefined) return "-"

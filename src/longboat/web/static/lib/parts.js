@@ -88,8 +88,15 @@ export const Problem = ({ error, retry }) => html`<${Note}
   icon="failed"
   alert
   end=${retry && html`<button class="btn" onClick=${retry}>Try now</button>`}
-  ><b>${capital(error.message)}</b>${error.hint ? html` ${capital(error.hint)}` : ""}</${Note}
+  ><b>${capital(error.message).replace(/[^.?!]$/, "$&.")}</b>${error.hint ? html` ${capital(error.hint)}` : ""}</${Note}
 >`
+
+/** Above what is shown: that it could not be asked for again, and what of it could not be read. A server that is gone
+ * has a banner of its own. */
+export const LeftOut = ({ error, retry, problems = [] }) => (error?.status || problems.length > 0) && html`<div class="banners">
+  ${error?.status && html`<${Problem} error=${{ message: `${error.message.replace(/\.$/, "")}: what is shown is as it was.`, hint: error.hint }} retry=${retry} />`}
+  ${problems.map((text) => html`<${Note} kind="warn" icon="warning" key=${text}>${capital(text)}</${Note}>`)}
+</div>`
 
 /** Loads and loads again: {data, error, reload}. Old data stays while new is asked for, unless for other inputs. */
 export function useLoad(ask, inputs) {

@@ -1,5 +1,5 @@
 // Rows of runs as a list: which are shown, in which order, in which groups, and what matters now. Nothing is drawn here.
-import { seconds, span, value } from "./format.js"
+import { plain, seconds, span, value } from "./format.js"
 
 export const PHASES = ["running", "starting", "pending", "recovering", "failed", "succeeded", "stopped"]
 const ATTENTION = ["warning", "recovering", "pending", "starting", "running", "failed", "stopped", "succeeded"]
@@ -9,8 +9,8 @@ const texts = new WeakMap()
 function textOf(row) {
   let text = texts.get(row)
   if (text === undefined) {
-    const labels = Object.entries(row.labels || {}).map(([name, given]) => `${name}=${given}`)
-    text = [row.name, row.owner, row.job, row.sweep, row.reason, row.command, row.cluster, ...(row.findings || []), ...labels].filter(Boolean).join(" ").toLowerCase()
+    const pairs = (fields) => Object.entries(fields || {}).map(([name, given]) => `${name}=${given}`)
+    text = [row.name, row.owner, row.job, row.sweep, row.reason, row.command, row.cluster, ...(row.findings || []), ...pairs(row.labels), ...pairs(row.params)].filter(Boolean).join(" ").toLowerCase()
     texts.set(row, text)
   }
   return text
@@ -18,6 +18,9 @@ function textOf(row) {
 
 /** Labels that people gave; those of sweeps and of Longboat itself are shown elsewhere. */
 export const ownLabels = (row) => Object.entries(row.labels || {}).filter(([name]) => !name.includes("longboat.dev/") && !["sweep", "sweep-uid", "trial"].includes(name)).map(([name, given]) => `${name}=${given}`)
+
+/** The parameters of a run: what tells trials of one sweep apart. */
+export const paramsOf = (row) => Object.entries(row.params || {}).map(([name, given]) => `${name} ${plain(given)}`)
 
 export const needsAttention = (row) => Boolean(row.findings?.length) && (row.phase === "running" || row.phase === "starting")
 const attention = (row) => RANK[needsAttention(row) ? "warning" : row.phase] ?? ATTENTION.length
@@ -95,10 +98,14 @@ export function matters(row) {
     const at = row.reason.indexOf("; ")
     return at < 0 ? { fact: row.reason, next: "" } : { fact: row.reason.slice(0, at), next: row.reason.slice(at + 2) }
   }
-  const measures = Object.entries(row.metrics || {}).slice(0, 3).map(([name, given]) => `${name} ${value(given)}`)
-  if (row.phase === "running" && row.steps_per_s) measures.push(`${value(row.steps_per_s)} steps/s`)
+  const shown = metric(row)?.[0] // it has a column of its own
+  const measures = Object.entries(row.metrics || {}).filter(([name]) => name !== shown).slice(0, 3).map(([name, given]) => `${name} ${value(given)}`)
+  if (row.phase === "running" && row.steps_per_s) measures.unshift(`${value(row.steps_per_s)} steps/s`)
+  if (row.phase === "running" && row.checkpoint) measures.push(`newest checkpoint ${checkpointName(row)}`)
   return { fact: "", next: measures.join(", ") || (row.phase === "succeeded" && row.ended ? `Ended after ${span(length(row))}` : "") }
 }
+
+export const checkpointName = (row) => row.checkpoint.split("/").filter(Boolean).at(-1)
 
 /** The line under a phase. */
 export function underPhase(row) {

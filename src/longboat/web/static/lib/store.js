@@ -1,5 +1,6 @@
 // What all pages know: the runs, the sources and their age, whether the server is there. One stream of changes.
 import { get, setCsrf } from "./api.js"
+import { setCurrency } from "./format.js"
 import { useEffect, useState } from "./html.js"
 
 const APPLY_MS = 150 // a change is drawn at once, those that follow it are gathered and drawn together after so long
@@ -19,6 +20,8 @@ export const store = {
 }
 export const key = (row) => `${row.cluster}/${row.id}`
 export const run = (cluster, id) => store.runs.get(`${cluster}/${id}`)
+/** The price of a GPU for an hour: 0 is one's own, null not known. */
+export const gpuHour = (name) => store.clusters.find((cluster) => cluster.name === name)?.gpu_hour ?? null
 export const clusterTitle = (name) => store.clusters.find((cluster) => cluster.name === name)?.title || name
 
 const listeners = new Set()
@@ -86,6 +89,7 @@ export function put(row) {
 async function load() {
   const [me, answer] = await Promise.all([get("state"), get("runs")])
   setCsrf(me.csrf)
+  setCurrency(me.currency)
   store.me = me
   store.runs = new Map(answer.runs.map((row) => [key(row), row]))
   store.clusters = answer.clusters || me.clusters

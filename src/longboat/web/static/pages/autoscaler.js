@@ -4,7 +4,7 @@ import { Chart } from "../lib/charts.js"
 import { capital, clock, count, hours, money, now, plural, seconds, span, utc } from "../lib/format.js"
 import { html, useEffect, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
-import { Bar, Card, Command, Empty, Icon, Loading, Problem, Seg, Select, complain, toast, useLoad, useTick } from "../lib/parts.js"
+import { Bar, Card, Command, Empty, Icon, LeftOut, Loading, Note, Problem, Seg, Select, complain, toast, useLoad, useTick } from "../lib/parts.js"
 import { setQuery } from "../lib/router.js"
 import { clusterTitle, useStore } from "../lib/store.js"
 import { useRows } from "./table_keys.js"
@@ -18,6 +18,7 @@ const RANGES = { "6 h": 6 * 3600, "24 h": 24 * 3600, "7 d": 7 * 24 * 3600 }
 function signOf({ text, trouble }) {
   if (trouble) return ["warning", "warn"] // it is tried again
   const deed = text.split(": ")[0]
+  if (/\btaint/.test(deed)) return ["cordon", "soft"]
   if (/\b(grows|ordered)\b/.test(deed)) return ["up", "accent"]
   if (/\b(removed|shrinks|deleted|drained)\b/.test(deed) && !/cordoned/.test(deed)) return ["down", "soft"]
   return [/\bcordoned\b/.test(deed) ? "cordon" : "keep", "soft"]
@@ -30,7 +31,7 @@ function Demand({ history }) {
   const tools = html`<${Seg} label="Range" chosen=${range} onChoose=${setRange} options=${Object.keys(RANGES).map((name) => [name, name])} />`
   const peak = Math.max(0, ...shown.map((point) => point.demand))
   return html`<${Card} id="demand" title="Demand against capacity" sub="GPUs, since this dashboard started" end=${tools}><div class="body">
-    ${shown.length < 2 ? html`<p class="muted chart-empty">A point every 30 s while somebody looks: the curve begins with the second one.</p>` : html`<${Chart} data=${data} stepped height=${210} range=${fromZero} series=${[{ title: "demand", dash: [], fill: true }, { title: "capacity", color: "text-2", dash: [6, 4] }, { title: "waiting", color: "warn", dash: [2, 2] }]} label=${`Demand and capacity in GPUs: demand at most ${count(peak)}, now ${count(shown[shown.length - 1].demand)} against ${count(shown[shown.length - 1].capacity)}`} />`}
+    ${shown.length < 2 ? html`<p class="muted chart-empty">A point every 30 s while somebody looks: the curve begins with the second one.</p>` : html`<${Chart} data=${data} stepped height=${210} range=${fromZero} series=${[{ title: "demand", dash: [], fill: true }, { title: "capacity", color: "text-2", dash: [6, 4] }, { title: "waiting", color: "warn", dash: [2, 2], isNow: true }]} label=${`Demand and capacity in GPUs: demand at most ${count(peak)}, now ${count(shown[shown.length - 1].demand)} against ${count(shown[shown.length - 1].capacity)}`} />`}
   </div></${Card}>`
 }
 
@@ -60,8 +61,9 @@ function Decisions({ decisions, selected }) {
   </${Card}>`
 }
 
+const minutes = (s) => (s % 60 ? span(s) : s % 3600 ? `${s / 60} m` : `${s / 3600} h`)
 const SLIDERS = [
-  ["idle_s", "Removed when idle for", 60, 3600, 60, span],
+  ["idle_s", "Removed when idle for", 60, 3600, 60, minutes],
   ["spare", "Spare machines", 0, 8, 1, count],
   ["max", "Limit of machines", 1, 64, 1, count],
 ]
@@ -126,21 +128,23 @@ export default function Autoscaler({ route }) {
   useTick(reload, REFRESH_MS)
   const all = data?.clusters || []
   const chosen = all.find((cluster) => cluster.name === route.query.get("cluster")) || all[0]
-  const rows = useRows("Autoscaler", "decision", chosen?.decisions?.length || 0, () => {})
+  const rows = useRows("Autoscaler", "decision", chosen?.decisions?.length || 0)
   const retry = () => (!chosen ? null : me?.readonly ? toast("This dashboard is read-only", { icon: "info" }) : retryPools(chosen))
   const whatIf = () => document.querySelector("#whatif input")?.focus()
   useKeys("What if", [
     { keys: ["w"], label: "what if", hint: "what if", run: whatIf },
     { keys: ["r"], label: "retry pools that are off or in back-off", hint: chosen && "retry pools", run: retry },
   ])
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="the autoscaler" />`
+  if (!data) return html`<div class="head"><h1>Autoscaler</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="the autoscaler" />`}`
   if (!chosen) {
     return html`<div class="head"><h1>Autoscaler</h1></div><div class="as-cols"><${Empty} title="No cluster here has an autoscaler"><p class="soft">It buys machines when runs wait and gives them back when nobody needs them.</p><${Command} text="longboat install --autoscaler pools.yaml" /></${Empty}><aside class="stack" aria-label="What if"><${WhatIf} /></aside></div>`
   }
   return html`<div class="head"><h1>Autoscaler</h1>${all.length > 1 ? html`<${Select} label="Cluster" chosen=${chosen.name} onChoose=${(cluster) => setQuery({ cluster })} options=${all.map((cluster) => [cluster.name, clusterTitle(cluster.name)])} />` : html`<p>${clusterTitle(chosen.name)}</p>`}
-      <p class="muted">${chosen.seen ? `last turn ${span(now() - seconds(chosen.seen))} ago` : ""}</p>
+      <p class="muted">${[chosen.seen && `last turn ${span(now() - seconds(chosen.seen))} ago`, chosen.waiting_count > 0 && `${plural(chosen.waiting_count, "pod")} waiting`].filter(Boolean).join("; ")}</p>
       <div class="end"><button class="btn" onClick=${whatIf}>What if</button>${!me?.readonly && html`<button class="btn" onClick=${retry}>Retry pools</button>`}</div></div>
+    <${LeftOut} error=${error} retry=${reload} />
     ${!chosen.ok && chosen.error && html`<div class="banners"><${Problem} error=${{ message: chosen.error }} /></div>`}
+    ${chosen.warnings?.length > 0 && html`<div class="banners">${chosen.warnings.map((text) => html`<${Note} kind="warn" icon="warning" key=${text}>${capital(text)}</${Note}>`)}</div>`}
     <div class="as-cols"><div class="stack">
       <${Demand} history=${chosen.history || []} />
       ${chosen.pools?.length > 0 && html`<${Pools} pools=${chosen.pools} cost=${chosen.cost_per_hour} />`}

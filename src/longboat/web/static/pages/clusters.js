@@ -2,7 +2,7 @@
 import { get } from "../lib/api.js"
 import { capital, clock, count, plural, span } from "../lib/format.js"
 import { html } from "../lib/html.js"
-import { Card, Command, Empty, Icon, Loading, Problem, useLoad, useTick } from "../lib/parts.js"
+import { Card, Command, Empty, Icon, LeftOut, Loading, Problem, useLoad, useTick } from "../lib/parts.js"
 import { useStore } from "../lib/store.js"
 
 const REFRESH_MS = 2000
@@ -18,7 +18,7 @@ function Steps({ cluster }) {
     <div class="scroll" tabindex="0" role="region" aria-label=${`Hosts and steps of ${cluster.name}`}><table class="grid hosts">
       <thead><tr><th scope="col">Host</th><th scope="col">Role</th><th scope="col">State</th>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>${cluster.hosts.map((host) => html`<tr key=${host.name}>
-        <th scope="row"><b>${host.name}</b><span class="small">${host.address && host.address !== host.name ? host.address : ""}</span></th><td>${host.role || "-"}</td><td>${host.state || "-"}</td>
+        <th scope="row"><b>${host.name}</b><span class="small">${host.address && host.address !== host.name ? host.address : ""}</span></th><td>${host.role || "-"}</td><td>${host.state ? html`<${State} state=${host.state} />` : "-"}</td>
         ${names.map((name) => {
           const step = (host.steps || []).find((entry) => entry.name === name)
           return html`<td title=${step?.reason || null}>${step ? html`<${State} state=${step.state} /><span class="small">${step.seconds != null ? span(step.seconds) : ""}</span>` : html`<span class="muted">-</span>`}</td>`
@@ -31,9 +31,10 @@ export default function Clusters() {
   const store = useStore()
   const { data, error, reload } = useLoad(() => get("clusters"), [])
   useTick(reload, REFRESH_MS)
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="clusters" />`
+  if (!data) return html`<div class="head"><h1>Clusters</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="clusters" />`}`
   const made = data.clusters || []
   return html`<div class="head"><h1>Clusters</h1><p class="muted">${plural(store.clusters.length, "place")} shown here; ${count(made.length)} made from this machine.</p></div>
+    <${LeftOut} error=${error} retry=${reload} />
     <div class="stack">
       <${Card} id="places" title="Places"><div class="scroll" tabindex="0" role="region" aria-label="Table of places"><table class="grid stacked">
         <thead><tr><th scope="col">Place</th><th scope="col">Kind</th><th scope="col">State</th><th scope="col">Namespace</th><th scope="col" class="num">Runs</th></tr></thead>

@@ -1,15 +1,17 @@
 // Chosen runs side by side: figures, what differs in their jobs, metrics at equal steps, code.
 import { get, search } from "../lib/api.js"
 import { COLORS, Chart } from "../lib/charts.js"
-import { count, hours, plural, span, value } from "../lib/format.js"
+import { count, hours, money, plain, plural, span, value } from "../lib/format.js"
 import { html, useMemo, useState } from "../lib/html.js"
 import { Card, Command, Empty, Loading, Phase, Problem, Select, useLoad } from "../lib/parts.js"
 import { href } from "../lib/router.js"
 import { useStore } from "../lib/store.js"
 
 const TITLES = { phase: "Phase", seconds: "Took", gpu_hours: "GPU-h", attempts: "Attempts", exit_code: "Exit code", step: "Step", cost: "Cost", gpu_kwh: "Energy, kWh", image: "Image", python: "Python", packages: "Packages", gpu_type: "GPUs", driver: "Driver" }
-const SHOWN = { phase: (given) => html`<${Phase} phase=${given} />`, seconds: span, gpu_hours: hours, attempts: count, step: count, cost: value, exit_code: (given) => given ?? "-" }
-const shown = (given) => (given === null || given === undefined ? html`<span class="muted">-</span>` : typeof given === "number" ? value(given) : typeof given === "object" ? JSON.stringify(given) : String(given))
+const SHOWN = { gpu_kwh: value, phase: (given) => html`<${Phase} phase=${given} />`, seconds: span, gpu_hours: hours, attempts: count, step: count, cost: money, exit_code: (given) => given ?? "-" }
+/** A word of a command as a shell takes it. */
+const word = (given) => (/^[\w@%+=:,./-]+$/.test(given) ? given : `'${String(given).replace(/'/g, `'"'"'`)}'`)
+const shown = (given) => (given === null || given === undefined ? html`<span class="muted">-</span>` : typeof given === "number" ? plain(given) : Array.isArray(given) ? given.map(word).join(" ") : typeof given === "object" ? JSON.stringify(given) : String(given))
 
 function Figures({ data }) {
   const heads = data.ids.map((id, at) => {

@@ -3,7 +3,7 @@ import { get } from "../lib/api.js"
 import { bytes, capital, count, now, plural, seconds, span } from "../lib/format.js"
 import { html, useEffect, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
-import { Empty, Icon, Loading, Note, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
+import { Empty, Icon, LeftOut, Loading, Note, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
 import { go, runHref, setQuery } from "../lib/router.js"
 import { isAboutTheList } from "../lib/rows.js"
 import { clusterTitle, useStore } from "../lib/store.js"
@@ -37,6 +37,7 @@ function stretches(node) {
   return groups
 }
 
+const isHot = (gpu) => (gpu.state === "used" || gpu.state === "idle") && gpu.throttle > 0.05
 const WORDS = { free: "free", cordon: "-", broken: "x", lost: "x", boot: "..." }
 const STATES = { free: "free", cordon: "cordoned", broken: "broken", lost: "lost with its node", boot: "coming" }
 const KINDS = { free: "idle", cordon: "cordon", broken: "broken", lost: "broken", boot: "boot", idle: "unused", used: "" }
@@ -51,7 +52,7 @@ function Cell({ gpu, hue, chosen }) {
     gpu.temperature && `${Math.round(gpu.temperature)} C`,
     gpu.power && `${Math.round(gpu.power)} W`,
   ].filter(Boolean).join(", ")
-  const hot = held && gpu.throttle > 0.05
+  const hot = isHot(gpu)
   return html`<li class=${`gpu ${hot ? "hot" : KINDS[gpu.state]}`} aria-current=${chosen ? "true" : null} title=${`${told}${hot ? ", slowed by heat or power" : ""}`} style=${held ? { "--c": `var(--${hue})`, "--u": `${use || 0}%` } : null}>
     <span class="sr">${told}</span><span aria-hidden="true">${hot && html`<${Icon} name="warning" />`}${held ? use : WORDS[gpu.state]}</span>
   </li>`
@@ -61,21 +62,23 @@ function Held({ group, hues, by, chosen }) {
   const [first] = group.gpus
   const hue = hues.get(by === "person" ? first.owner : group.name) || "text-3"
   return html`<div class="held" style=${{ "--n": group.gpus.length }}>
-    <span class="who" title=${[first.id, first.owner].filter(Boolean).join(", ")}>${first.id ? html`<a href=${runHref(first)}>${first.id}</a> ${first.owner || ""}${first.state === "idle" ? html` <small>not used</small>` : ""}` : first.holder || STATES[first.state] || first.state}</span>
+    <span class="who" title=${[first.id, first.owner].filter(Boolean).join(", ")}>${first.id ? html`<a href=${runHref(first)}>${first.id}</a> ${first.owner || ""}${first.state === "idle" ? html` <small>not used</small>` : ""}` : first.holder || (first.state === "free" ? html`<span class="sr">free</span>\u00a0` : STATES[first.state] || first.state)}</span>
     <ul>${group.gpus.map((gpu) => html`<${Cell} key=${gpu.number} gpu=${gpu} hue=${hue} chosen=${gpu.at === chosen} />`)}</ul>
   </div>`
 }
 
 function NodeRow({ node, hues, by, selected, chosen }) {
   const gpus = node.gpus || []
-  const held = gpus.filter((gpu) => gpu.state === "used" || gpu.state === "idle").length
+  const { held } = sums([node])
   const bad = node.state === "lost" || gpus.some((gpu) => gpu.state === "broken")
-  const told = node.reason || (node.state === "ready" ? [node.model, node.pool && `pool ${node.pool}`].filter(Boolean).join(", ") : node.state)
+  const hot = gpus.filter(isHot).map((gpu) => gpu.number)
+  const warmest = Math.max(...gpus.map((gpu) => gpu.temperature ?? -1))
+  const told = node.reason || (hot.length && `GPU ${hot.join(", ")} throttled`) || (node.state === "ready" ? [node.model, node.pool && `pool ${node.pool}`].filter(Boolean).join(", ") : node.state)
   return html`<li class="node" data-selected=${selected ? "" : null}>
     <div class="id"><b class="cut" title=${node.name}>${node.name}</b>
-      <small class=${bad ? "bad" : ""} title=${told}>${bad ? html`<${Icon} name="failed" />` : node.state === "cordoned" ? html`<${Icon} name="cordon" />` : ""}<span class="cut">${told}</span></small></div>
+      <small class=${bad ? "bad" : hot.length ? "warn" : ""} title=${told}>${bad ? html`<${Icon} name="failed" />` : hot.length ? html`<${Icon} name="warning" />` : node.state === "cordoned" ? html`<${Icon} name="cordon" />` : ""}<span class="cut">${told}</span></small></div>
     <div class="slots" style=${{ "--of": Math.max(8, gpus.length) }}>${gpus.length ? stretches(node).map((group) => html`<${Held} key=${group.gpus[0].number} group=${group} hues=${hues} by=${by} chosen=${chosen} />`) : html`<span class="muted no-gpu">no GPU${node.cpu ? `, ${count(node.cpu)} cores` : ""}</span>`}</div>
-    <div class="use">${gpus.length > 0 && html`<b>${held} of ${gpus.length}</b>held`}</div>
+    <div class="use">${gpus.length > 0 && html`<b>${held} of ${gpus.length}</b>${warmest > 0 ? html`<span title="the warmest GPU">${Math.round(warmest)} C</span>` : "held"}`}</div>
   </li>`
 }
 
@@ -94,7 +97,7 @@ function sums(nodes) {
   const number = (...states) => all.filter((gpu) => states.includes(gpu.state)).length
   return { all: all.length, held: number("used", "idle"), unused: number("idle"), free: number("free"), broken: number("broken", "lost"), cordoned: number("cordon"), coming: number("boot") }
 }
-const told = (sum) => [`${count(sum.held)} held`, `${count(sum.free)} free`, sum.unused && `${sum.unused} held, not used`, sum.broken && `${sum.broken} broken or lost`, sum.cordoned && `${sum.cordoned} cordoned`, sum.coming && `${sum.coming} coming`].filter(Boolean).join(", ")
+const told = (sum) => [`${count(sum.held)} held${sum.unused ? ` (${count(sum.unused)} not used)` : ""}`, `${count(sum.free)} free`, sum.broken && `${sum.broken} broken or lost`, sum.cordoned && `${sum.cordoned} cordoned`, sum.coming && `${sum.coming} coming`].filter(Boolean).join(", ")
 
 function Place({ cluster, hues, by, selected, chosen }) {
   const nodes = cluster.nodes || []
@@ -111,8 +114,9 @@ const opens = (item) => (item.lets_in || []).filter((text) => !isAboutTheList(te
 function Queue({ waiting }) {
   if (!waiting) return html`<section class="card" aria-labelledby="h-queue" aria-busy="true"><header><h2 id="h-queue">Queue</h2><span class="sub">being asked</span></header></section>`
   const places = [...new Set(waiting.map((item) => item.cluster))]
+  const asked = waiting.reduce((sum, item) => sum + (item.gpus || 0), 0)
   return html`<section class="card queue-card" aria-labelledby="h-queue" id="queue">
-    <header><h2 id="h-queue">Queue</h2><span class="sub">${waiting.length ? plural(waiting.length, "run") : "nobody waits"}</span></header>
+    <header><h2 id="h-queue">Queue</h2><span class="sub">${waiting.length ? [plural(waiting.length, "run"), asked && plural(asked, "GPU")].filter(Boolean).join(", ") : "nobody waits"}</span></header>
     ${waiting.length > 0 && html`<ol class="queue" tabindex="0" aria-label="Waiting runs">
       ${places.map((place) => html`<li class="place-item"><span class="place-name">${clusterTitle(place)}</span><ol>${waiting.filter((item) => item.cluster === place).map(
         (item, at) => html`<li class="wait">
@@ -159,19 +163,26 @@ export default function Gpus({ route }) {
     { keys: ["q"], label: "queue", hint: "queue", run: () => document.querySelector("#queue a")?.focus() },
     { keys: ["c"], label: "colour by person or run", hint: "colour by", run: () => setQuery({ by: by === "person" ? "run" : "" }) },
   ])
-  if (!nodes.data) return nodes.error ? html`<${Problem} error=${nodes.error} retry=${nodes.reload} />` : html`<${Loading} what="nodes" />`
+  if (!nodes.data) return html`<div class="head"><h1>GPUs</h1></div>${nodes.error ? html`<${Problem} error=${nodes.error} retry=${nodes.reload} />` : html`<${Loading} what="nodes" />`}`
   const sum = sums(clusters.flatMap((cluster) => cluster.nodes || []))
-  const names = [...hues].map(([name, hue]) => [by === "person" ? name : name.slice(name.indexOf("/") + 1), hue])
+  const shares = new Map()
+  for (const cluster of clusters) for (const node of cluster.nodes || []) if (node.state !== "lost") for (const gpu of node.gpus || []) {
+    const name = by === "person" ? gpu.owner : gpu.id && `${gpu.cluster}/${gpu.id}`
+    if (name) shares.set(name, (shares.get(name) || 0) + 1)
+  }
+  const isMeasured = clusters.some((cluster) => (cluster.nodes || []).some((node) => node.gpus?.some((gpu) => gpu.use !== null && gpu.use !== undefined)))
+  const names = [...hues].filter(([name]) => shares.has(name)).map(([name, hue]) => [by === "person" ? name : name.slice(name.indexOf("/") + 1), hue, shares.get(name)])
   return html`<div class="head">
       <h1>GPUs</h1><p class="muted">${sum.all ? `${count(sum.held)} held of ${count(sum.all)}${sum.unused ? `, ${count(sum.unused)} of them unused` : ""}. ${count(sum.free)} free.` : "No GPU was seen."}</p>
       <div class="end"><${Seg} label="Colour by" chosen=${by} onChoose=${(given) => setQuery({ by: given === "person" ? "" : given })} options=${[["person", "by person"], ["run", "by run"]]} /></div>
     </div>
+    <${LeftOut} error=${nodes.error} retry=${nodes.reload} />
     ${sum.all > 0 && html`<ul class="keyline gap-below" aria-label="Colours">
-      ${names.slice(0, 12).map(([name, hue]) => html`<li><span class="sw" style=${{ "--c": `var(--${hue})` }}></span>${name}</li>`)}
-      <li><span class="gpu unused" aria-hidden="true">0</span>held, not used</li><li><span class="gpu idle" aria-hidden="true">free</span>nobody has it</li><li><span class="gpu broken" aria-hidden="true"><span>x</span></span>broken or lost</li><li><span class="gpu cordon" aria-hidden="true"><span>-</span></span>cordoned</li>
+      ${names.slice(0, 12).map(([name, hue, share]) => html`<li><span class="sw" style=${{ "--c": `var(--${hue})` }}></span>${name} <span class="muted">${count(share)}</span></li>`)}
+      ${[["unused", "0", "held, not used", sum.unused], ["idle", "free", "nobody has it", sum.free], ["broken", "x", "broken or lost", sum.broken], ["cordon", "-", "cordoned", sum.cordoned], ["boot", "...", "coming", sum.coming]].filter(([kind, , , number]) => number || kind === "unused" || kind === "idle").map(([kind, sign, word, number]) => html`<li><span class=${`gpu ${kind}`} aria-hidden="true"><span>${sign}</span></span>${word} <span class="muted">${count(number)}</span></li>`)}
     </ul>`}
     <div class="gpu-cols">
-      <div>${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} chosen=${chosen} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}</div>
+      <div class="nodes-list">${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} chosen=${chosen} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}${isMeasured && html`<p class="muted gap">A figure in a cell is the use of that GPU in percent; the line below it is the same.</p>`}</div>
       <aside aria-label="Queue">${queue.error ? html`<${Problem} error=${queue.error} retry=${queue.reload} />` : html`<${Queue} waiting=${queue.data?.waiting} />`}</aside>
     </div>`
 }

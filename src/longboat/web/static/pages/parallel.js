@@ -9,8 +9,8 @@ const TOP = 38
 const BOTTOM = 268
 const LOG_SPREAD = 20 // a range of positive values wider than this reads better on a logarithmic axis
 
-/** How a value becomes a place on its axis: numbers along a scale, words in their order. */
-export function axisOf(name, values) {
+/** How a value becomes a place on its axis: numbers along a scale, words in their order. `range`: as the sweep has it. */
+export function axisOf(name, values, range) {
   const known = values.filter((given) => given !== null && given !== undefined)
   const numbers = known.every((given) => typeof given === "number")
   if (!numbers || !known.length) {
@@ -18,18 +18,21 @@ export function axisOf(name, values) {
     const place = (given) => (given == null ? null : words.length < 2 ? 0.5 : words.indexOf(String(given)) / (words.length - 1))
     return { name, place, ticks: words.slice(0, 8).map((word) => [place(word), word]), words, invert: null }
   }
-  const low = Math.min(...known)
-  const high = Math.max(...known)
-  const log = low > 0 && high / low > LOG_SPREAD
+  const declared = range && typeof range.min === "number"
+  const low = declared ? range.min : Math.min(...known)
+  const high = declared ? range.max : Math.max(...known)
+  const log = declared ? Boolean(range.log) : low > 0 && high / low > LOG_SPREAD
   const scale = log ? Math.log : (x) => x
   const back = log ? Math.exp : (x) => x
   const place = (given) => (given == null ? null : high === low ? 0.5 : (scale(given) - scale(low)) / (scale(high) - scale(low)))
   const invert = (share) => back(scale(low) + share * (scale(high) - scale(low)))
   const distinct = [...new Set(known)].sort((a, b) => a - b)
-  const ticks = distinct.length <= 6 ? distinct.map((given) => [place(given), value(given)]) : [0, 0.25, 0.5, 0.75, 1].map((share) => [share, value(invert(share))])
+  const ticks = distinct.length <= 6 ? distinct.map((given) => [place(given), value(given)]) : [0, 0.25, 0.5, 0.75, 1].map((share) => [share, value(declared && Number.isInteger(low) && Number.isInteger(high) && high - low > 4 ? Math.round(invert(share)) : invert(share))])
   return { name, place, ticks, words: null, invert, low, high }
 }
 
+const WORD = 18 // characters of a word beside an axis
+const short = (word) => (String(word).length > WORD ? `${String(word).slice(0, WORD - 1)}\u2026` : word)
 const y = (share) => BOTTOM - share * (BOTTOM - TOP)
 
 function Axis({ axis, x, isFirst, chosen, onChoose }) {
@@ -56,17 +59,17 @@ function Axis({ axis, x, isFirst, chosen, onChoose }) {
   return html`<g>
     <text class="axis-name" x=${x} y="16" text-anchor="middle">${axis.name}</text>
     <path class="axis" d=${`M${x + 0.5} ${TOP}V${BOTTOM}`} />
-    ${axis.ticks.map(([at, word]) => html`<text x=${isFirst ? x - 8 : x + 6} y=${y(at) + 4} text-anchor=${isFirst ? "end" : "start"}>${word}</text>`)}
+    ${axis.ticks.map(([at, word]) => html`<text x=${isFirst ? x - 8 : x + 6} y=${y(at) + 4} text-anchor=${isFirst ? "end" : "start"}><title>${word}</title>${short(word)}</text>`)}
     ${range && html`<rect class="brush" x=${x - 7} width="14" y=${y(range[1])} height=${Math.max(2, y(range[0]) - y(range[1]))} />`}
     <rect ref=${area} class="grab" x=${x - 14} width="28" y=${TOP} height=${BOTTOM - TOP} onPointerDown=${down} onPointerMove=${(event) => from !== null && setTo(share(event))} onPointerUp=${up} />
   </g>`
 }
 
-export function Parallel({ trials, names, metric, best, chosen, onChoose }) {
+export function Parallel({ trials, names, space, metric, best, chosen, onChoose }) {
   const [box, width] = useWidth(800)
-  const axes = [...names.map((name) => axisOf(name, trials.map((trial) => trial.params[name]))), { ...axisOf(metric, trials.map((trial) => trial.metric)), key: "metric" }]
+  const axes = [...names.map((name) => axisOf(name, trials.map((trial) => trial.params[name]), space?.[name])), { ...axisOf(metric, trials.map((trial) => trial.metric)), key: "metric" }]
   const inner = Math.max(width, axes.length * 90)
-  const left = Math.min(120, Math.max(40, 16 + 7 * Math.max(...axes[0].ticks.map(([, word]) => String(word).length)))) // its words stand outside
+  const left = Math.min(140, Math.max(40, 16 + 7 * Math.max(...axes[0].ticks.map(([, word]) => short(word).length ?? 0)))) // its words stand outside
   const x = (at) => left + (at * (inner - left - 70)) / Math.max(1, axes.length - 1)
   const inside = (trial) => Object.entries(chosen).every(([key, [low, high]]) => {
     const given = key === "metric" ? trial.metric : trial.params[key]
@@ -96,7 +99,7 @@ export function Parallel({ trials, names, metric, best, chosen, onChoose }) {
   return html`<${Card} id="parallel" title="What makes it better" sub="drag on an axis to select; the table follows" end=${tools}>
     <div class="body">
       <div class="scroll" tabindex="0" role="region" aria-label="Parallel coordinates" ref=${box}>
-        <svg class="plot parallel" width=${inner} height=${HEIGHT} role="img" aria-label=${`Parallel coordinates of ${known.length} trials: ${[...names, metric].join(", ")}${best ? `. The best has ${metric} ${value(best.metric)}` : ""}`}>
+        <svg class="plot parallel" style=${{ "--dense": Math.max(0.08, Math.min(1, 60 / known.length)) }} width=${inner} height=${HEIGHT} role="img" aria-label=${`Parallel coordinates of ${known.length} trials: ${[...names, metric].join(", ")}${best ? `. The best has ${metric} ${value(best.metric)}` : ""}`}>
           ${sorted.map((trial) => html`<path key=${trial.trial} class=${`trial ${shownPhase(trial)}${trial.trial === best?.trial ? " best" : ""}${inside(trial) ? "" : " out"}`} d=${line(trial)}><title>${trial.run || trial.trial}: ${metric} ${value(trial.metric)}</title></path>`)}
           ${axes.map((axis, at) => html`<${Axis} key=${axis.key || axis.name} axis=${axis} x=${Math.round(x(at))} isFirst=${at === 0} chosen=${chosen[axis.key || axis.name]} onChoose=${choose(axis)} />`)}
         </svg>

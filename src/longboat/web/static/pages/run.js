@@ -1,13 +1,13 @@
 // One run: what it does and why, its phases, curves, ranks, post-mortem, log; attempts, checkpoints and commands beside.
 import { again, ask, isEnded } from "../lib/actions.js"
 import { get, runPath } from "../lib/api.js"
-import { bytes, capital, clock, count, hours, now, plural, seconds, span, utc, value } from "../lib/format.js"
+import { bytes, capital, clock, count, hours, money, now, plural, seconds, span, utc, value } from "../lib/format.js"
 import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 import { Card, Command, Icon, Loading, Note, Phase, Problem, copy, toast, useLoad, useTick } from "../lib/parts.js"
 import { href } from "../lib/router.js"
-import { gpuHours, isAboutTheList, needsAttention, ownLabels, underPhase } from "../lib/rows.js"
-import { clusterTitle, run as rowOf, store, useRunChanges, useStore } from "../lib/store.js"
+import { checkpointName, gpuHours, isAboutTheList, needsAttention, ownLabels, paramsOf, underPhase } from "../lib/rows.js"
+import { clusterTitle, gpuHour, run as rowOf, store, useRunChanges, useStore } from "../lib/store.js"
 import { Curves } from "./run_curves.js"
 import { Log } from "./run_log.js"
 import { Phases } from "./run_phases.js"
@@ -28,6 +28,7 @@ function Head({ data, row }) {
   const { may, commands, explain } = data
   const soft = [underPhase(row), row.step !== undefined && `step ${count(row.step)}`, row.steps_per_s && row.phase === "running" && `${value(row.steps_per_s)} steps/s`].filter(Boolean).join(", ")
   const labels = ownLabels(row)
+  const params = paramsOf(row)
   const sentence = capital(lead(row, explain))
   return html`<nav aria-label="Where you are">
       <ol class="crumbs">
@@ -41,7 +42,7 @@ function Head({ data, row }) {
       <div class="acts">
         <button class="btn" onClick=${() => copy(commands.reproduce)}><${Icon} name="copy" />Copy command</button>
         ${may.retry && html`<button class="btn" onClick=${() => again(row, "retry")}>Run again</button>`}
-        ${may.resume && html`<button class="btn" onClick=${() => again(row, "resume")}>Resume${row.checkpoint ? ` from ${row.checkpoint}` : ""}</button>`}
+        ${may.resume && html`<button class="btn" onClick=${() => again(row, "resume")}>Resume${row.checkpoint ? ` from ${checkpointName(row)}` : ""}</button>`}
         ${may.stop && html`<button class="btn" aria-haspopup="dialog" onClick=${() => ask("stop", [row])}>Stop<kbd>s</kbd></button>`}
         ${may.remove && html`<button class="btn" aria-haspopup="dialog" onClick=${() => ask("remove", [row])}>Remove</button>`}
       </div>
@@ -52,7 +53,8 @@ function Head({ data, row }) {
         ${data.status.ranks?.length > 0 && html`<li>${plural(data.status.ranks.length, "rank")}</li>`}
         ${data.status.spec?.framework && data.status.spec.framework !== "none" && html`<li>${data.status.spec.framework}</li>`}
         ${row.started && html`<li title=${utc(row.started)}>started ${clock(row.started)}</li>`}
-        ${gpuHours(row) > 0 && html`<li>${hours(gpuHours(row))} GPU-h</li>`}
+        ${gpuHours(row) > 0 && html`<li>${hours(gpuHours(row))} GPU-h${gpuHour(row.cluster) ? `, ${money(gpuHours(row) * gpuHour(row.cluster))}` : ""}</li>`}
+        ${params.length > 0 && html`<li>${params.join(", ")}</li>`}
         ${labels.length > 0 && html`<li>${labels.join(", ")}</li>`}
       </ul>
     </header>`

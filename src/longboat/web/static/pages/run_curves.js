@@ -16,8 +16,12 @@ const first = (names) => [...names].sort((a, b) => Number(b === "loss") - Number
 function Metric({ name, points, byStep, marks, log }) {
   const { data, last } = useMemo(() => {
     const sorted = byStep ? [...points].sort((a, b) => a[0] - b[0]) : points
-    return { data: [sorted.map((point) => (byStep ? point[0] : point[1])), sorted.map((point) => point[2])], last: points[points.length - 1] }
-  }, [points, byStep])
+    const places = sorted.map((point) => [byStep ? point[0] : point[1], point[2]])
+    // Between two attempts nothing was reported: a gap is a gap.
+    if (!byStep) for (const { at } of marks) if (places.some(([x]) => x < at) && places.some(([x]) => x > at)) places.push([at, null])
+    places.sort((a, b) => a[0] - b[0])
+    return { data: [places.map(([x]) => x), places.map(([, y]) => y)], last: points[points.length - 1] }
+  }, [points, byStep, JSON.stringify(marks)])
   const label = `${name} over ${byStep ? "steps" : "time"}: from ${value(points[0][2])} to ${value(last[2])} in ${plural(points.length, "point")}`
   return html`<${Card} id=${`metric-${name}`} title=${name}><div class="body"><${Chart} data=${data} series=${[{ title: name, dash: [] }]} label=${label} time=${!byStep} log=${log} marks=${byStep ? [] : marks} /></div></${Card}>`
 }

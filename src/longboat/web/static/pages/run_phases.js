@@ -5,6 +5,7 @@ import { Card, useWidth } from "../lib/parts.js"
 
 const ORDER = ["queued", "pulling", "setup", "training", "recovering"]
 const TITLES = { queued: "Queued", pulling: "Pulling", setup: "Setup", training: "Training", recovering: "Recovering" }
+const NAME_PX = 58 // "attempt 12", with a gap
 const MIN_PX = 9 // no phase is thinner: a short one is often the one that matters
 
 /** Where each piece begins and how wide it is: to scale, none thinner than the minimum. */
@@ -29,17 +30,19 @@ export function place(pieces, width, least = MIN_PX) {
 function Bar({ pieces }) {
   const [box, width] = useWidth(600)
   const placed = place(pieces, Math.max(60, width), width < 500 ? 6 : MIN_PX)
+  // Where two names would touch, the later attempt has its own.
+  const begins = pieces.map((piece, at) => (piece.attempt && (at === 0 || pieces[at - 1].attempt !== piece.attempt) ? Math.min(placed[at].x, width - NAME_PX) : null))
+  const named = begins.map((x, at) => x !== null && !begins.slice(at + 1).some((later) => later !== null && later - x < NAME_PX))
   const label = `Phases: ${pieces.map((piece) => `${piece.phase} ${span(piece.s)}`).join(", ")}`
   return html`<div ref=${box} class="timeline-box">
     <svg class="timeline" width=${width} height="62" role="img" aria-label=${label}>
       ${pieces.map((piece, at) => {
         const { x, width: px } = placed[at]
         const title = piece.phase === "training" && px > 120 ? `training ${span(piece.s)}` : px > 64 ? span(piece.s) : ""
-        const first = piece.attempt && (at === 0 || pieces[at - 1].attempt !== piece.attempt)
         return html`<g>
           <rect class=${`ph ${piece.phase}`} x=${(x + 0.5).toFixed(1)} y="20.5" width=${Math.max(1, px - 1).toFixed(1)} height="22" rx="2"><title>${[`${piece.phase} ${span(piece.s)}`, piece.reason].filter(Boolean).join(": ")}</title></rect>
           ${title && html`<text class=${`in ${piece.phase}`} x=${x + px / 2} y="35.500" text-anchor="middle">${title}</text>`}
-          ${first && (at === 0 || px > 60 || x < width - 60) && html`<text x=${Math.min(x, width - 52)} y="12">attempt ${piece.attempt}</text>`}
+          ${named[at] && html`<text x=${begins[at]} y="12">attempt ${piece.attempt}</text>`}
         </g>`
       })}
       <text x="0" y="58">${clock(pieces[0].started)}</text>

@@ -1,12 +1,12 @@
 // All runs of all places: filter, order, groups, choice. Ten thousand rows cost as much as thirty.
 import { again, ask, isEnded } from "../lib/actions.js"
-import { count, hours, plural } from "../lib/format.js"
+import { count, hours, money, plural } from "../lib/format.js"
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 import { Command, Empty, Icon, Select, copy, toast } from "../lib/parts.js"
 import { go, runHref, setQuery } from "../lib/router.js"
 import { PHASES, filtered, gpuHours, grouped, ordered, ownLabels } from "../lib/rows.js"
-import { clusterTitle, key, useStore } from "../lib/store.js"
+import { clusterTitle, gpuHour, key, useStore } from "../lib/store.js"
 import { reveal, useVirtual } from "../lib/virtual.js"
 import { GroupRow, RunRow } from "./runs_row.js"
 
@@ -18,7 +18,7 @@ const COLUMNS = [
   ["", "What matters now", "c-why"],
   ["progress", "Step", "c-progress"],
   ["metric", "Metric", "c-loss"],
-  ["cost", "GPU-h", "c-cost num"],
+  ["cost", "GPU-h, cost", "c-cost num"],
   ["age", "Age", "c-age num"],
 ]
 
@@ -156,7 +156,8 @@ function Picked({ rows, clear, readonly }) {
 const totals = (rows) => {
   const busy = rows.filter((row) => !isEnded(row) && row.phase !== "pending")
   const gpus = busy.reduce((sum, row) => sum + (row.gpus || 0), 0)
-  return `${plural(busy.length, "run")} at work, ${count(gpus)} GPUs held; ${hours(rows.reduce((sum, row) => sum + (gpuHours(row) || 0), 0))} GPU-h in all.`
+  const hourly = busy.reduce((sum, row) => sum + (row.gpus || 0) * (gpuHour(row.cluster) || 0), 0)
+  return `${plural(busy.length, "run")} at work, ${plural(gpus, "GPU")} held${hourly ? `, ${money(hourly)} an hour` : ""}; ${hours(rows.reduce((sum, row) => sum + (gpuHours(row) || 0), 0))} GPU-h in all.`
 }
 
 export default function Runs({ route }) {
@@ -209,7 +210,7 @@ export default function Runs({ route }) {
     { keys: ["e"], label: "explain", run: on((row) => go(runHref(row, { show: "why" }))) },
     { keys: ["r"], label: "run again", run: on((row) => may(row, () => again(row, "retry"))) },
     { keys: ["c"], label: "copy command", run: on((row) => copy(`longboat status ${row.name}${row.engine === "local" ? "" : ` --on ${clusterTitle(row.cluster)}`}`)) },
-    { keys: ["1", "2", "3", "4", "5", "6", "7"], label: "phase; 0 all", run: (pressed) => setQuery({ phase: PHASES[Number(pressed) - 1] }) },
+    { keys: ["1", "2", "3", "4", "5", "6", "7"], shown: ["1 to 7", "0"], label: "phase, all", run: (pressed) => setQuery({ phase: PHASES[Number(pressed) - 1] }) },
     { keys: ["0"], run: () => setQuery({ phase: "" }) },
   ])
   const toggle = (name) => {

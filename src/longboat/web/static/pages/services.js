@@ -2,7 +2,7 @@
 import { get } from "../lib/api.js"
 import { capital, clock, count, plural } from "../lib/format.js"
 import { html } from "../lib/html.js"
-import { Age, Card, Command, Empty, Loading, Phase, Problem, useLoad, useTick } from "../lib/parts.js"
+import { Age, Card, Command, Empty, LeftOut, Loading, Phase, Problem, useLoad, useTick } from "../lib/parts.js"
 import { href, runHref } from "../lib/router.js"
 import { clusterTitle, useStore } from "../lib/store.js"
 
@@ -37,9 +37,10 @@ export default function Page() {
   useStore()
   const { data, error, reload } = useLoad(() => get("services"), [])
   useTick(reload, REFRESH_MS)
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="services" />`
+  if (!data) return html`<div class="head"><h1>Services</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="services" />`}`
   const { services = [], benches = [] } = data
   return html`<div class="head"><h1>Services</h1><p class="muted">What is served, and where people work.</p></div>
+    <${LeftOut} error=${error} retry=${reload} problems=${data.problems} />
     ${!services.length && !benches.length
       ? html`<${Empty} title="Nothing is served"><p class="soft">A checkpoint behind an address, with replicas that are watched; or a notebook beside the data.</p><${Command} text="longboat serve RUN" /><${Command} text="longboat notebook" /></${Empty}>`
       : html`<div class="stack">${services.length > 0 && html`<${Services} list=${services} />`}${benches.length > 0 && html`<${Benches} list=${benches} />`}</div>`}`

@@ -2,7 +2,7 @@
 import { get } from "../lib/api.js"
 import { clock, count, utc, value } from "../lib/format.js"
 import { html } from "../lib/html.js"
-import { Bar, Command, Empty, Loading, Phase, Problem, useLoad, useTick } from "../lib/parts.js"
+import { Bar, Command, Empty, LeftOut, Loading, Phase, Problem, useLoad, useTick } from "../lib/parts.js"
 import { go, href } from "../lib/router.js"
 import { clusterTitle, useStore } from "../lib/store.js"
 import { useRows } from "./table_keys.js"
@@ -21,11 +21,12 @@ export default function Sweeps() {
   useTick(reload, REFRESH_MS)
   const sweeps = data?.sweeps || []
   const rows = useRows("Sweeps", "sweep", sweeps.length, (at) => go(sweepHref(sweeps[at])))
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="sweeps" />`
+  if (!data) return html`<div class="head"><h1>Sweeps</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="sweeps" />`}`
   if (!sweeps.length) {
-    return html`<div class="head"><h1>Sweeps</h1></div><${Empty} title="No sweeps yet"><p class="soft">Many trials of one job, with the best one found for you.</p><${Command} text="longboat sweep train.yaml --param lr=0.1,0.01,0.001" /></${Empty}>`
+    return html`<div class="head"><h1>Sweeps</h1></div><${LeftOut} error=${error} retry=${reload} problems=${data.problems} /><${Empty} title="No sweeps yet"><p class="soft">Many trials of one job, with the best one found for you.</p><${Command} text="longboat sweep train.yaml --param lr=0.1,0.01,0.001" /></${Empty}>`
   }
   return html`<div class="head"><h1>Sweeps</h1><p class="muted">${count(sweeps.length)} in all</p></div>
+    <${LeftOut} error=${error} retry=${reload} problems=${data.problems} />
     <section class="card"><div class="scroll" tabindex="0" role="region" aria-label="Table of sweeps"><table class="grid trials stacked">
       <thead><tr><th scope="col">Sweep</th><th scope="col">Phase</th><th scope="col">Trials</th><th scope="col" class="num">Running</th><th scope="col" class="num">Failed</th><th scope="col">Method</th><th scope="col" class="num">Best</th><th scope="col">Where</th><th scope="col">Started</th></tr></thead>
       <tbody>${sweeps.map((sweep, at) => {
@@ -36,7 +37,7 @@ export default function Sweeps() {
           <td data-label="Phase"><${Phase} phase=${phaseOf(sweep.phase)} word=${sweep.phase} /></td>
           <td data-label="Trials" class="have">${count(of(sweep, "ended"))} <span class="muted">of ${count(planned)}</span><${Bar} share=${planned ? (100 * of(sweep, "ended")) / planned : 0} /></td>
           <td data-label="Running" class="num">${count(of(sweep, "running"))}</td><td data-label="Failed" class="num">${count(of(sweep, "failed"))}</td><td data-label="Method">${sweep.method || "-"}</td>
-          <td data-label="Best" class="num">${value(best ?? null)}</td><td data-label="Where">${sweep.cluster ? clusterTitle(sweep.cluster) : "not shown"}</td><td data-label="Started" title=${utc(sweep.created)}>${clock(sweep.created)}</td>
+          <td data-label="Best" class="num">${value(best ?? null)}${best != null && sweep.metric && html`<span class="small">${sweep.metric.name}</span>`}</td><td data-label="Where">${sweep.cluster ? clusterTitle(sweep.cluster) : "not shown"}</td><td data-label="Started" title=${utc(sweep.created)}>${clock(sweep.created)}</td>
         </tr>`
       })}</tbody>
     </table></div></section>`

@@ -1,4 +1,4 @@
-// j and k in a table: which row is chosen, and what Enter does with it.
+// j and k in a table: which row is chosen, and what Enter does with it, where rows lead anywhere.
 import { useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
 
@@ -11,7 +11,7 @@ export function useRows(title, word, length, open) {
   }
   useKeys(title, [
     { keys: ["j", "k"], label: `next, previous ${word}`, hint: word, run: (pressed) => length && move(pressed === "j" ? 1 : -1) },
-    { keys: ["Enter"], label: "open", hint: "open", run: () => at >= 0 && at < length && open(at) },
+    ...(open ? [{ keys: ["Enter"], label: "open", hint: "open", run: () => at >= 0 && at < length && open(at) }] : []),
   ])
   return { selected: at, select: setAt }
 }

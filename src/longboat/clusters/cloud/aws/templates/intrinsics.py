@@ -19,6 +19,10 @@ def stack_name(cluster: str) -> str:
     return f"longboat-{cluster}"
 
 
+OWNED = "owned"
+"""Value of that tag on what was made for the cluster, and goes with it; what is lent to it has `shared`."""
+
+
 def kubernetes_tag(cluster: str) -> str:
     """On what Kubernetes makes for the cluster by itself: disks of claims, load balancers."""
     return f"kubernetes.io/cluster/{cluster}"

@@ -1,0 +1,44 @@
+"""Services that nobody looks after, or that have nothing to follow any more: what is said of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from urllib.parse import urlsplit
+
+import pytest
+
+from longboat.core.jobs import Serve
+from longboat.serving.local.listening import listen
+from longboat.serving.local.records import ServiceFolder
+from longboat.serving.local.services import LocalServices
+from longboat.serving.requests import ServiceRequest
+from tests.serving.local.test_services import GOOD, eventually, get
+from tests.serving.local.test_services import services as services
+
+
+def test_a_port_that_somebody_took_while_nobody_listened_is_told(
+    services: LocalServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longboat.serving.local.services.TAKE_OVER_S", 2.0)
+    services.serve(ServiceRequest(run="train", name="svc", command=GOOD, serve=Serve(ready="/")))
+    url = services.wait("svc", timeout_s=60).url
+    supervisor = ServiceFolder(services.home, "svc").state().supervisor
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    eventually(lambda: not ServiceFolder(services.home, "svc").is_supervised(), "still there")
+    with listen("127.0.0.1", urlsplit(url).port or 0):
+        status = services.status("svc")
+        assert status.phase == "degraded" and "cannot be listened on: Address already in use" in status.reason
+    eventually(lambda: services.status("svc").phase == "ready", "the port is free again")
+    assert get(url)["pid"]
+
+
+def test_a_service_that_cannot_follow_any_more_says_so(services: LocalServices) -> None:
+    settings = Serve(ready="/", follow="newest")
+    services.serve(ServiceRequest(run="train", name="svc", command=GOOD, serve=settings))
+    services.wait("svc", timeout_s=60)
+    services._engine.delete("train", purge=True)
+    eventually(lambda: services.status("svc").reason, "its run is gone")
+    status = services.status("svc")
+    assert (status.phase, status.reason) == ("ready", "cannot follow: no run named 'train'")

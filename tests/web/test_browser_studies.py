@@ -1,0 +1,114 @@
+"""Runs, sweeps and comparisons in a real browser: what their pages say of many trials and of a run at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra ui is not installed")
+
+from tests.web.browser import open_page, row_of, signed_in
+from tests.web.ui_process import Dashboard
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+COMPARED = "compare?run=local/tried-t1&run=local/tried-t2"
+STRANGE = """
+import os, time
+import longboat
+folder = os.environ["LONGBOAT_CHECKPOINT_DIR"] + "/step-2"
+os.makedirs(folder, exist_ok=True)
+open(folder + "/.complete", "w").close()
+for step in range(6000):
+    longboat.step(step, loss=float("nan"))
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Dashboard]:
+    dashboard = Dashboard(tmp_path_factory.mktemp("studies"))
+    dashboard.sweep()
+    dashboard.start()
+    try:
+        yield dashboard
+    finally:
+        dashboard.stop()
+        dashboard.remove_runs()
+
+
+@pytest.fixture
+def page(browser: Any, dashboard: Dashboard) -> Iterator[Any]:
+    with signed_in(browser, dashboard.address) as opened:
+        yield opened
+
+
+def test_the_list_says_what_matters_of_a_run_at_work(page: Any, dashboard: Dashboard) -> None:
+    """What it found, and by which checkpoint stopping it is asked: a list of runs alone has neither."""
+    dashboard.run("strange", STRANGE)
+    row = row_of(page, "strange")
+    row.locator(".why .warn").wait_for()
+    assert "Loss was not a finite number" in row.locator(".why").inner_text()
+    row.get_by_role("checkbox").check()
+    page.keyboard.press("s")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Its newest complete checkpoint is step-2:").wait_for()
+    dialog.get_by_role("button", name="Stop now").click()
+    dashboard.wait_for("strange", "stopped")
+
+
+def test_trials_side_by_side_and_the_sweep_that_they_are_of(page: Any) -> None:
+    open_page(page, COMPARED)
+    table = page.get_by_role("region", name="Runs side by side")
+    table.get_by_text("What they ran in").wait_for()
+    assert "params.lr" in table.inner_text() and "GPU-h" not in table.inner_text(), "nothing is known of GPUs"
+    open_page(page, "sweep/local/tried")
+    page.locator(".lead").get_by_text("Best: loss").wait_for()
+    page.keyboard.press("b")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", level=1, name="tried-t1").wait_for()
+    open_page(page, "sweeps")
+    row_of(page, "tried").get_by_text("2 of 2").wait_for()
+
+
+def test_what_could_not_be_read_or_asked_again_is_said(page: Any) -> None:
+    """Rows stay, and are said to be as they were; a damaged sweep is named beside those that can be read."""
+    kept = page.evaluate("fetch('api/sweeps').then(answer => answer.json())")
+    answers = [{**kept, "problems": ["the record of old is damaged"]}]
+    refusal = {"error": "lab does not answer: connection refused", "hint": "kubectl get nodes asks the same server"}
+
+    def answer(route: Any) -> None:
+        route.fulfill(json=answers.pop()) if answers else route.fulfill(status=502, json=refusal)
+
+    page.route("**/api/sweeps", answer)
+    open_page(page, "sweeps")
+    page.get_by_text("The record of old is damaged").wait_for()
+    page.get_by_text("Lab does not answer: connection refused: what is shown is as it was.").wait_for()
+    row_of(page, "tried").get_by_text("2 of 2").wait_for()
+
+
+AXES = """async () => {
+  const { axisOf } = await import("./static/pages/parallel.js")
+  const wide = [0.001, 0.4]
+  return [axisOf("drop", wide, { min: 0, max: 0.5 }).place(0.25),
+    axisOf("lr", wide, { min: 1e-4, max: 1, log: true }).place(0.01),
+    axisOf("loss", wide).place(0.02), axisOf("words", ["b", "a", "c"], ["b", "a", "c"]).place("b")]
+}"""
+
+
+def test_a_sweep_of_many_trials(page: Any) -> None:
+    """Axes are as its space has them; the best trials are drawn, all of them when they are asked for."""
+    assert page.evaluate(AXES) == pytest.approx([0.5, 0.5, 0.5, 0.5])
+    kept = page.evaluate("fetch('api/sweeps/local/tried').then(answer => answer.json())")
+    trial = kept["trials"][0]
+    many = [{**trial, "trial": at, "run": f"many-t{at}", "metric": float(at)} for at in range(1, 301)]
+    answer = {**kept, "name": "many", "trials": many, "planned": 300}
+    page.route("**/api/sweeps/local/many", lambda route: route.fulfill(json=answer))
+    open_page(page, "sweep/local/many")
+    table = page.get_by_role("region", name="Table of trials")
+    row_of(page, "many-t200").wait_for()
+    assert table.get_by_role("row").count() == 201 and row_of(page, "many-t201").count() == 0
+    page.get_by_role("button", name="Show all").click()
+    row_of(page, "many-t300").wait_for()
