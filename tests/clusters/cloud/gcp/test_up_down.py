@@ -83,6 +83,7 @@ def test_an_interrupted_up_goes_on(google: SimulatedGke, capfd: Text, monkeypatc
     [
         (("region: us-central1", 'version: "1.22"\nregion: us-central1'), "GKE has no Kubernetes 1.22 in us-central1"),
         (("e2-standard-4", "e2-standard-8"), "us-central1-b has no e2-standard-8"),
+        (("region: us-central1", "region: us-centrall1"), "Google Cloud has no region us-centrall1: "),
         (("count: 2", "count: 30"), "CPUS: 120 wanted, 100 left"),
     ],
 )
