@@ -7,19 +7,18 @@ restarts) waits for it; one that breaks is closed, and the page makes a new one.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
 
-from longboat.core.errors import LongboatError, UsageError
+from longboat.core.errors import LongboatError
 from longboat.engines.kubernetes.exec.files import pod_of
 from longboat.engines.kubernetes.observe.observe import observe
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.streams.port_forward import PortConnection
-from longboat.workbench.ports import listen, listen_near
+from longboat.workbench.ports import listen, listen_near, taken
 
 RETRY_S = 30.0
 """For so long a connection waits for the cluster: an API server that restarts is back by then."""
@@ -53,7 +52,7 @@ class PortForward:
         try:
             self._listener = listen(port) if port else listen_near(usual)
         except OSError as error:
-            raise UsageError(f"port {port} of this machine cannot be used: {os.strerror(error.errno or 0)}") from error
+            raise taken(port or usual, error) from error
         self.port = int(self._listener.getsockname()[1])
         self._pod: tuple[str | None, str] | None = pod
         self._is_lost = False

@@ -15,10 +15,15 @@ def check_free(port: int) -> None:
     try:
         listen(port).close()
     except OSError as error:
-        raise UsageError(
-            f"port {port} of this machine cannot be used: {os.strerror(error.errno or 0)}",
-            hint="leave --port out, or name another one",
-        ) from error
+        raise taken(port, error) from error
+
+
+def taken(port: int, error: OSError) -> UsageError:
+    """That somebody else has a port."""
+    return UsageError(
+        f"port {port} of this machine cannot be used: {os.strerror(error.errno or 0)}",
+        hint="leave --port out, or name another one",
+    )
 
 
 def listen(port: int) -> socket.socket:

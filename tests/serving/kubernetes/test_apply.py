@@ -11,7 +11,7 @@ from longboat.core.jobs import Serve
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import DEPLOYMENT, HPA, INGRESS, SERVICE
 from longboat.serving.kubernetes import apply
-from longboat.serving.kubernetes.logs import LONGEST_LINE, LogFollower, past_lines
+from longboat.serving.kubernetes.logs import LogFollower, past_lines
 from longboat.serving.kubernetes.manifests import ServingRecord, autoscaler_object, service_objects
 from tests.sweeps.kubernetes.memory_cluster import MemoryCluster
 
@@ -116,8 +116,13 @@ def test_what_crashed_between_two_looks_is_followed_too() -> None:
 
 
 def test_a_log_is_passed_on_as_it_comes() -> None:
-    log: Any = LongLog([b"one\ntw", b"o\n", b"x" * (LONGEST_LINE + 1), b"rest"])
+    """As the server wrote it: what the launcher puts before each line, and what it only puts aside, is not shown."""
+    stamp = b"2026-01-01T00:00:00.5Z "
+    packed = b"node.out+1000000000000 7 " + stamp + b"eJyrVsrPVrJSUEpMTlGqBQAZ1wPh\n"
+    log: Any = LongLog([b"0.out 0 " + stamp + b"one\n0.err 0 " + stamp + b"tw", b"o\n", packed, b"foreign\nrest"])
     lines = past_lines(log, [pod_with("p", {"running": {}})], None, print)
-    assert next(lines).data == b"one\n" and log.given == 1, "not the whole log first"
-    assert [line.data for line in lines] == [b"two\n", b"x" * (LONGEST_LINE + 1) + b"\n", b"rest"]
+    first = next(lines)
+    assert (first.data, first.stream, first.node, first.rank) == (b"one\n", "out", "p", 0)
+    assert log.given == 1, "not the whole log first"
+    assert [(line.data, line.stream) for line in lines] == [(b"two\n", "err"), (b"foreign\n", "err"), (b"rest", "err")]
     assert log.is_closed

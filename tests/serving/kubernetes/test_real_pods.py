@@ -23,6 +23,7 @@ from longboat.kubeapi.kinds import DEPLOYMENT, POD, SECRET, SERVICE
 from longboat.serving.kubernetes.manifests import NAME, PORT
 from longboat.serving.kubernetes.services import ClusterServices
 from longboat.serving.requests import ServiceRequest
+from tests.conformance.clusters import ClusterPlace
 from tests.conformance.places import open_flavour
 from tests.serving.local.test_services import APP, TRAIN
 
@@ -37,7 +38,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kubernete
     """A namespace with a storage and a run `train` that has the checkpoints 1 and 2."""
     with open_flavour("kubernetes", request, tmp_path) as place:
         engine = place.engine
-        assert isinstance(engine, KubernetesEngine)
+        assert isinstance(engine, KubernetesEngine) and isinstance(place, ClusterPlace)
         engine.environment = {**engine.environment, "TOKEN": TOKEN}
         project = tmp_path / "project"
         project.mkdir()
@@ -49,6 +50,8 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kubernete
         engine.submit(Submission(job=job, base=str(project), environment=engine.environment, run_id="train"))
         assert engine.wait("train", timeout_s=LONG_S).phase == "succeeded"
         yield engine
+        kept = {path.name.rpartition("-")[0] for path in (place.storage / "longboat").iterdir()}
+        assert kept == {"train"}, "a service leaves nothing in the storage of its run"
 
 
 def eventually(check: Callable[[], Any], words: str, limit_s: float = LONG_S) -> Any:

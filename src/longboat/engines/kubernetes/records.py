@@ -61,6 +61,7 @@ class Record(Stored, frozen=True):
     node_lost_s: float = 60.0  # a node of the cluster that is silent for so long is lost, and the attempt with it
     log_wait_s: float = 0.0  # how long an ended node waits for attached readers of its log
     stdin: bool = False  # the first attempt's only rank reads what the submitter passes on
+    leaves_nothing: bool = False  # in its storage: a replica of a service, whose logs are those of its pod
     gated_by: str = "none"  # "none", "longboat", "kueue": who lets it in
     images: dict[str, str] = {}  # role -> image
     gpu_resource: str | None = None  # "nvidia.com/gpu", ...; "dra:CLASS": devices of that DeviceClass

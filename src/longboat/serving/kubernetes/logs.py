@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from queue import Empty, Full, Queue
 from typing import Any
 
+import msgspec
+
 from longboat.core.errors import LongboatError, NotFound
 from longboat.core.runs import LogLine
+from longboat.engines.kubernetes.logs.lines import lines_of_pod
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection.transport import ResponseStream
 from longboat.kubeapi.errors import ApiError, Unreachable
@@ -19,8 +22,6 @@ Object = dict[str, Any]
 
 LOOK_S = 2.0
 """Between two looks for pods that have come: starting one takes longer."""
-LONGEST_LINE = 1 << 20
-"""Bytes without a newline that are kept: progress bars have none for hours."""
 MOST_WAITING = 10_000
 """Lines that wait for whoever prints them; pods are not read faster than that."""
 
@@ -35,8 +36,7 @@ def past_lines(
             continue
         try:
             with contextlib.closing(client.log(name, tail=tail)) as stream:
-                for data in _lines(stream):
-                    yield line_of(name, data)
+                yield from lines_of(name, stream, {})
         except ApiError as error:
             notice(f"the log of {name} cannot be read: {error.message}")
 
@@ -97,8 +97,9 @@ class LogFollower:
             stream.close()
 
     def _read(self, pod: str) -> None:
-        """A stream that breaks is taken up where it broke; the last second may come twice."""
+        """A stream that breaks is taken up where it broke: of the lines that come twice the second is passed over."""
         since: str | None = None
+        seen: dict[str, int] = {}
         while not self._over.is_set():
             broke = False
             try:
@@ -106,7 +107,8 @@ class LogFollower:
                     pod, follow=True, tail=self._tail if since is None else None, since_time=since
                 )
                 self._streams[threading.get_ident()] = stream
-                self._pass_on(pod, stream)
+                for line in lines_of(pod, stream, seen):
+                    self._put(line)
             except Unreachable:
                 broke = True
             except LongboatError:
@@ -115,10 +117,6 @@ class LogFollower:
                 return
             since = datetime.fromtimestamp(self._client.now() - LOOK_S - 1, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def _pass_on(self, pod: str, stream: ResponseStream) -> None:
-        for data in _lines(stream):
-            self._put(line_of(pod, data))
-
     def _put(self, line: LogLine) -> None:
         while not self._over.is_set():
             with contextlib.suppress(Full):
@@ -126,19 +124,7 @@ class LogFollower:
                 return
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines as they come, never more of them than a chunk has."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for data in lines:
-            yield data + b"\n"
-        if len(rest) > LONGEST_LINE:
-            yield rest + b"\n"
-            rest = b""
-    if rest:
-        yield rest
-
-
-def line_of(pod: str, data: bytes) -> LogLine:
-    return LogLine(role="server", node=pod, rank=0, stream="out", time=0.0, attempt=0, data=data)
+def lines_of(pod: str, chunks: Iterator[bytes], seen: dict[str, int]) -> Iterator[LogLine]:
+    """What the server has written; `seen`: what was read before a stream broke."""
+    for line in lines_of_pod(chunks, seen=seen):
+        yield msgspec.structs.replace(line, role="server", node=pod)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from longboat.core.errors import NotFound, UsageError
+from longboat.engines.kubernetes.observe.termination import container_of, outcome_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import DEPLOYMENT, EVENT, POD
 from longboat.serving.kubernetes.manifests import NAME, RECORD, TRACK, VERSION, deployment_name
-from longboat.serving.kubernetes.status import GOLDEN_FAILED, failed_starts, phase_of, record_of
+from longboat.serving.kubernetes.status import GOLDEN_FAILED, failed_starts, phase_of, record_of, takes_requests
 
 Object = dict[str, Any]
 
@@ -51,7 +52,8 @@ def pods_of(client: Client, name: str, version: int | None = None) -> Sequence[O
 
 
 def trouble_of(client: Client, name: str, version: int) -> str:
-    """What keeps the newest pods from being ready: the last failed probe, or what their container waits for."""
+    """What keeps the newest pods from being ready: wrong answers, how their server ended by itself, the last failed
+    probe, or what their container waits for."""
     pods = pods_of(client, name, version)
     latest: tuple[str, str] = ("", "")
     for pod in pods:
@@ -60,7 +62,21 @@ def trouble_of(client: Client, name: str, version: int) -> str:
             message = str(event.get("message") or "")
             if event.get("type") == "Warning":
                 latest = max(latest, (str(event.get("lastTimestamp") or ""), message.removeprefix(PROBE_MARK)))
-    return " ".join(latest[1].split())[:500] or ("is being started" if pods else "has no pods yet")
+    words = latest[1] if GOLDEN_FAILED.match(latest[1]) else last_words(pods) or latest[1]
+    return " ".join(words.split())[:500] or ("is being started" if pods else "has no pods yet")
+
+
+def last_words(pods: Sequence[Object]) -> str:
+    """How the server of a pod that is not ready ended by itself, the latest; empty where none has. The cluster's own
+    word for it is that it waits before it starts the container again."""
+    latest: tuple[float, str] = (0.0, "")
+    for status in (container_of(pod) for pod in pods if not takes_requests(pod)):
+        for state in ("lastState", "state"):
+            end = outcome_of({"state": (status or {}).get(state) or {}})
+            is_own = end is not None and (end.said is None or end.said.ended_by in ("failure", None))
+            if end is not None and is_own and end.message:
+                latest = max(latest, (end.ended or 0.0, end.message))
+    return latest[1]
 
 
 def failure_of(client: Client, body: Object) -> str | None:

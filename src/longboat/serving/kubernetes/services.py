@@ -124,7 +124,7 @@ class ClusterServices:
         job = replica_job(submission.job, serve, name=name, command=command, host="0.0.0.0", port=PORT)
         job = msgspec.structs.replace(job, checkpoints=_restored(submission.job, resume))
         replica = msgspec.structs.replace(submission, job=job, run_id=f"{name}-v{version}")
-        objects, notices = make_manifests(*self._engine.prepared(replica), with_secrets=True)
+        objects, notices = make_manifests(*self._engine.prepared(replica), is_replica=True)
         for text in notices:
             self._notice(text)
         record = ServingRecord(

@@ -145,6 +145,8 @@ def test_everything_else_that_pods_must_know() -> None:
     assert gang["artifacts"] == {"dir": f"{kept}/artifacts", "patterns": ["*.pt"]}
     assert gang["keep"] == f"{kept}/logs" and gang["line"] == {"port": 29499}
     assert gang["roles"]["worker"]["memory_limit"] == 1 << 30
+    _, replica = make(msgspec.structs.replace(this, leaves_nothing=True))
+    assert replica["keep"] is None, "of a service nobody would remove it"
 
 
 def test_an_import_into_a_volume_names_it() -> None:

@@ -83,7 +83,7 @@ def engine_env(role: Role) -> dict[str, str]:
 def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: CodeManifest | None) -> dict[str, Any]:
     """The gang file as a value."""
     job = record.job
-    kept = volumes.places(job, record.storage, run=record.name, uid=record.uid).keep
+    places = volumes.places(job, record.storage, run=record.name, uid=record.uid)
     return {
         "version": VERSION,
         "plan": _shared_plan(record, layout),
@@ -97,7 +97,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "links": volumes.links(record),
         "checkpoints": _checkpoints(record),
         "artifacts": {"dir": record.artifacts_dir, "patterns": list(job.artifacts)},
-        "keep": kept,
+        "keep": None if record.leaves_nothing else places.keep,
         "log_wait_s": record.log_wait_s,
         "stdin": record.stdin and layout.attempt == 0,
         "line": _line(record),

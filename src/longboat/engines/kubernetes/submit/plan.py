@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from longboat.core.elastic.sizes import planned_nodes, planned_role
 from longboat.core.jobs import Job
 from longboat.core.plans import Action, Plan
@@ -11,6 +13,7 @@ from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.engines.kubernetes.manifests import gang_file
 from longboat.engines.kubernetes.manifests import objects as manifests
+from longboat.engines.kubernetes.manifests.volumes import NODE
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.submit.preparation import PreparedRun
 from longboat.engines.kubernetes.submit.submission import Submitter
@@ -59,12 +62,13 @@ def _waits(job: Job, record: Record) -> list[Action]:
 
 
 def make_manifests(
-    submitter: Submitter, offer: PreparedRun, *, with_secrets: bool = False
+    submitter: Submitter, offer: PreparedRun, *, is_replica: bool = False
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The run as objects that need nothing of Longboat afterwards, and what to know about them.
 
-    Code and launcher are among them; values of secrets only where they are asked for. Raises Refused for code that
-    only fits a storage.
+    Code and launcher are among them. `is_replica`: with the values of secrets, and its pods leave nothing in the
+    storage that they restore a checkpoint from, for nobody would remove it. Raises Refused for code that only fits a
+    storage.
     """
     from longboat.engines.kubernetes.creation import start_of
     from longboat.engines.kubernetes.submit.code.upload import plan_upload, upload_objects
@@ -72,7 +76,10 @@ def make_manifests(
     # Without a client nothing is taken to be in the cluster already, and without a storage all of it is in objects.
     upload = plan_upload(None, submitter.store, offer.code, has_storage=False)
     record = submitter.record_of(offer, offer.submission.run_id or offer.job.name, upload)
+    if is_replica:
+        own = {"checkpoint_dir": f"{NODE}/checkpoints", "artifacts_dir": f"{NODE}/artifacts"}
+        record = msgspec.structs.replace(record, leaves_nothing=True, **own)
     start = start_of(record, State(), code=upload.manifest, now=record.created)
-    secrets = {variable: value.encode() for variable, value in offer.secrets.items()} if with_secrets else {}
+    secrets = {variable: value.encode() for variable, value in offer.secrets.items()} if is_replica else {}
     objects, notices = manifests.standalone(record, start, upload_objects(upload, record.namespace), secrets)
     return objects, [*offer.notices, *notices]
