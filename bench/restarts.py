@@ -1,9 +1,9 @@
-"""From a failure to the first step after it, four nodes: in place, one pod replaced, new pods, JobSet, torchrun.
+"""From a failure to the first step after it, four nodes: in place, with a spare, a pod replaced, new pods, and peers.
 
 python bench/restarts.py [--results FILE] [--rounds N] [--until SECONDS] [--without PART]...
 
-Parts are in-place, new-pods, jobset and torchrun, which is left out where it is not installed: so does a bare machine
-with a cache of the test cluster (`python -m testbed pack --profile jobset`).
+Parts are in-place, spare, new-pods, jobset and torchrun, which is left out where it is not installed: so does a bare
+machine with a cache of the test cluster (`python -m testbed pack --profile jobset`).
 
 A rank is plain Python that notes the time of each step, so the framework's own start-up is that of one interpreter. The
 time counts until all four ranks have made their first step again. The pods share this machine; their image is there.
@@ -156,11 +156,12 @@ def measure(options: argparse.Namespace | None = None) -> dict[str, float]:
 
 
 @contextmanager
-def of_longboat(ground: grounds.Ground, book: Book, restart: str) -> Iterator[Callable[[], float]]:
+def of_longboat(ground: grounds.Ground, book: Book, restart: str, *, spares: int = 0) -> Iterator[Callable[[], float]]:
     job = {
         "name": "restarts",
         "run": "python train.py",
         "nodes": NODES,
+        "spares": spares,
         "grace": "1s",
         "env": {"BOOK": "/book", "BENCH_BOOK": str(book.folder)},
         "volumes": {"/book": {"path": str(book.folder)}},
@@ -174,6 +175,8 @@ def of_longboat(ground: grounds.Ground, book: Book, restart: str) -> Iterator[Ca
         stdout=subprocess.DEVNULL,
     )
     try:
+        if spares:
+            until_spares_wait(ground, spares)
         yield lambda: delete_pod(ground, "batch.kubernetes.io/job-completion-index=1,longboat.dev/role=worker")
         if run.wait(PATIENCE_S) != 0:
             raise SystemExit("the run has failed")
@@ -187,6 +190,24 @@ def of_longboat(ground: grounds.Ground, book: Book, restart: str) -> Iterator[Ca
 def in_place(ground: grounds.Ground, book: Book) -> Iterator[Callable[[], float]]:
     with of_longboat(ground, book, "in-place") as take_away:
         yield take_away
+
+
+@contextmanager
+def with_spare(ground: grounds.Ground, book: Book) -> Iterator[Callable[[], float]]:
+    with of_longboat(ground, book, "in-place", spares=1) as take_away:
+        yield take_away
+
+
+def until_spares_wait(ground: grounds.Ground, count: int) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        words = [*LONGBOAT, "status", "-o", "json"]
+        answer = subprocess.run(words, env=ground.environment, capture_output=True, check=False).stdout or b"{}"
+        spares = json.loads(answer).get("spares") or []
+        if sum(bool(spare.get("is_ready")) for spare in spares) == count:
+            return
+        time.sleep(0.5)
+    raise SystemExit("the spare did not prepare itself")
 
 
 @contextmanager
@@ -293,9 +314,11 @@ CASES: tuple[tuple[str, str, Start, str], ...] = (
     ("Longboat, new pods", "new-pods", new_pods, FAILED),
     ("JobSet", "jobset", jobsets_own, FAILED),
     ("torchrun --max-restarts (no pods)", "torchrun", torchrun, FAILED),
+    ("Longboat, a spare", "spare", with_spare, KILLED),
     ("Longboat, the pod replaced", "in-place", in_place, KILLED),
     ("Longboat, new pods", "new-pods", new_pods, KILLED),
     ("JobSet", "jobset", jobsets_own, KILLED),
+    ("Longboat, a spare", "spare", with_spare, GONE),
     ("Longboat, the pod replaced", "in-place", in_place, GONE),
     ("Longboat, new pods", "new-pods", new_pods, GONE),
     ("JobSet", "jobset", jobsets_own, GONE),

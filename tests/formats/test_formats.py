@@ -1,8 +1,8 @@
 """Files of every format that was ever written, read by the present code; and what a newer Longboat writes is refused.
 
 `0` was written before records carried a format, `1` by the first that does: a run of two nodes whose first attempt
-failed, on the embedded engine (`run/`) and on Kubernetes (the rest). A folder is added with every new format, none is
-ever changed.
+failed, on the embedded engine (`run/`) and on Kubernetes (the rest). `2` is that of runs in a cluster that have spare
+nodes. A folder is added with every new format, none is ever changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.core.guards.formats import FORMAT, NewerFormat
+from longboat.core.guards.formats import FORMAT, PLAIN, SPARES, NewerFormat
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.observe.termination import read_termination
 from longboat.engines.kubernetes.record_store import NewerRecord, read_record
@@ -36,6 +36,11 @@ from tests.engines.local.conftest import LocalJobs
 HERE = Path(__file__).parent
 FORMATS = sorted(path.name for path in HERE.iterdir() if path.name.isdigit())
 NEWER = FORMAT + 1
+
+
+def having(name: str) -> list[str]:
+    """Formats of which there is such a file: sweeps and services came after the first, some are of one kind of run."""
+    return [number for number in FORMATS if (HERE / number / name).exists()]
 
 
 def stored(number: str, name: str) -> Any:
@@ -61,7 +66,7 @@ def test_the_present_format_has_its_files() -> None:
     assert [str(number) for number in range(FORMAT + 1)] == FORMATS
 
 
-@pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.parametrize("number", having("run"))
 def test_a_run_of_this_machine(homes: LocalEngine, number: str) -> None:
     put(homes, number)
     status = homes.status("digits")
@@ -79,7 +84,7 @@ def test_a_run_of_this_machine(homes: LocalEngine, number: str) -> None:
     assert (role.run, role.nodes, role.env) == ("python train.py", 2, {"LR": "1e-3"})
 
 
-@pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.parametrize("number", having("run"))
 def test_plans_of_launchers(number: str) -> None:
     for path in sorted((HERE / number / "run" / "attempts").glob("*/*/plan.json")):
         plan = NodePlan(json.loads(path.read_text()))
@@ -103,11 +108,6 @@ def test_gang_files_and_last_words_of_pods(number: str) -> None:
     for pod, text in stored(number, "terminations.json").items():
         end = read_termination(text)
         assert end is not None and end.exit_code == (1 if pod.endswith("-0") else 143), pod
-
-
-def having(name: str) -> list[str]:
-    """Formats of which there is such a file: sweeps and services came after the first."""
-    return [number for number in FORMATS if (HERE / number / name).exists()]
 
 
 @pytest.mark.parametrize("number", having("sweep"))
@@ -140,10 +140,18 @@ def test_checkpoints(number: str) -> None:
     assert (check.step, check.files) == (3, 1) and not check.problems
 
 
+def test_what_an_older_one_would_do_harm_with_has_a_format_of_its_own() -> None:
+    """It takes a spare for a member too many, and ends a gang that goes on without a lost one."""
+    record, _ = read_record(stored("2", "configmap.json"))
+    assert (record.format, record.job.roles[0].spares) == (SPARES, 1)
+    plan = plan_of(stored("2", "gang.json"), "worker", 2, "/longboat", [])
+    assert (plan["spares"], plan["ranks"], plan["peers"][0]["node"]) == (["worker-2"], [], "worker-0")
+
+
 def test_a_new_run_carries_the_format(local: LocalJobs) -> None:
     run = local.run("print(1)")
     for name in ("record.json", "state.json"):
-        assert json.loads((local.files(run.name).directory / name).read_text())["format"] == FORMAT
+        assert json.loads((local.files(run.name).directory / name).read_text())["format"] == PLAIN
 
 
 @pytest.mark.parametrize("file", ["record.json", "state.json", "progress.json"])
@@ -152,9 +160,9 @@ def test_a_run_of_a_newer_longboat_is_refused_and_left_as_it_is(
     homes: LocalEngine, file: str, fields: dict[str, object]
 ) -> None:
     """As if its supervisor had vanished: nobody else takes it over, and others are listed as ever."""
-    put(homes, FORMATS[-1], "other")
+    put(homes, having("run")[-1], "other")
     change(homes.home.runs / "other" / "record.json", name="other")
-    files = put(homes, FORMATS[-1])
+    files = put(homes, having("run")[-1])
     change(files.directory / "state.json", phase="running", ended=None, exit_code=None)
     change(files.directory / file, format=NEWER, **fields)
     (files.directory / "supervisor.lock").touch()

@@ -77,6 +77,7 @@ class Pods:
         commands: Mapping[str, Any] | None = None,
         plan: Mapping[str, Any] | None = None,
         line: Mapping[str, Any] | None = None,
+        spares: int = 0,
         **keys: Any,
     ) -> None:
         self.folder = folder
@@ -116,6 +117,12 @@ class Pods:
             "line": {"port": free_port("127.0.0.2"), **(line or {})},
             **keys,
         }
+        last = names[-1]
+        for place in range(len(names), len(names) + spares):  # of the last role
+            index, address = last[1] + 1 + place - len(names), f"127.0.0.{place + 2}"
+            spare = {"role": last[0], "index": index, "address": address, "env": {"SHARED": str(folder)}}
+            self.gang.setdefault("spares", []).append(spare)
+            self.names.append(f"{last[0]}-{index}")
 
     def root(self, place: int) -> Path:
         return self.roots.get(place, self.folder / f"pod-{place}")

@@ -75,6 +75,8 @@ def test_examples_of_the_table_load_and_fit_the_schema(name: str, example: str) 
         wrapped = {"roles": {"worker": {name.split(".", 2)[2]: parsed(f"x: {example}")["x"]}}}
     if name.startswith(("nodes.", "roles.NAME.nodes.")):
         wrapped = {"nodes": {"min": 2, "max": 8}}
+    if name.endswith("spares"):
+        wrapped = {**wrapped, "nodes": 2, "retries": 3}
     if name.startswith("roles.NAME.gpus."):
         wrapped = {"gpus": {name.rsplit(".", 1)[1]: parsed(f"x: {example}")["x"]}}
     if re.fullmatch(r"volumes\.NAME\.read_only", name):

@@ -86,10 +86,16 @@ class Role(Value, frozen=True):
     min_nodes: int | None = None  # of an elastic role, which may have so few (`core.elastic`)
     max_nodes: int | None = None
     nodes_before: int | None = None  # of an elastic role, in the attempt before
+    spares: int = 0  # nodes without ranks, that wait to take the place of a lost one
     procs: int = 1  # per node; `auto` is resolved already (one per GPU, else 1)
     image: str | None = None
     env: dict[str, str] = {}
     resources: Resources = Resources()
+
+    @property
+    def pods(self) -> int:
+        """Nodes that are laid out, and spare ones: all of them hold what the role asks for."""
+        return self.nodes + self.spares
 
 
 class Secret(Value, frozen=True):
@@ -258,13 +264,21 @@ class Job(Value, frozen=True):
         return sum(role.nodes for role in self.roles)
 
     @property
+    def pods(self) -> int:
+        return sum(role.pods for role in self.roles)
+
+    @property
+    def spares(self) -> int:
+        return sum(role.spares for role in self.roles)
+
+    @property
     def ranks(self) -> int:
         return sum(role.nodes * role.procs for role in self.roles)
 
     @property
     def gpus(self) -> int:
-        """GPUs of the whole job."""
-        return sum(role.nodes * role.resources.gpus.count for role in self.roles)
+        """GPUs of the whole job, those of spare nodes too."""
+        return sum(role.pods * role.resources.gpus.count for role in self.roles)
 
     def role(self, name: str) -> Role:
         return next(role for role in self.roles if role.name == name)

@@ -62,6 +62,7 @@ class Attempt(Value, frozen=True):
     resumed_from: str | None = None  # the checkpoint it started from
     restart: Literal["", "in-place", "new"] = ""  # how a retry was started; "": the first attempt, or not told
     replaced: tuple[str, ...] = ()  # nodes that got new pods, while the others were restarted in place
+    spares: dict[str, str] = {}  # of these, whose place a spare took: the name that its pod was made with
     running: float | None = None  # when its ranks ran
     size: int | None = None  # nodes of the elastic role; None: the job has one size
     gpus: int | None = None  # of an elastic run: that it had
@@ -132,6 +133,16 @@ class NodeTrouble(Value, frozen=True):
     follows: str = ""  # what becomes of the run
 
 
+class SpareNode(Value, frozen=True):
+    """A node without ranks, which waits to take the place of a lost one."""
+
+    node: str  # worker-4
+    pod: str
+    host: str | None = None
+    is_ready: bool = False  # it has prepared itself
+    since: float | None = None  # when its container started
+
+
 class RunStatus(Value, frozen=True):
     """One run, observed at one moment. `longboat ps -o json` prints these fields (without ranks)."""
 
@@ -177,6 +188,7 @@ class RunStatus(Value, frozen=True):
     attempts: tuple[Attempt, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
     node_troubles: tuple[NodeTrouble, ...] = ()
+    spares: tuple[SpareNode, ...] = ()
     timeline: tuple[PhaseSpan, ...] = ()
     images: dict[str, str] = {}  # role -> image with its digest, where that was seen; of one run in full
     spec: Job | None = None

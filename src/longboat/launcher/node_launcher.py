@@ -153,7 +153,7 @@ class NodeLauncher:
         if ranks is not None:
             ranks.finish()
         code = self._finish()
-        if self._membership is not None and self._membership.is_leaving and self._membership.restart is not None:
+        if self._membership is not None and self._membership.gets_another:
             return EXIT_REPLACED  # the others go on, and the pod's Job makes another one
         if self._restart is not None:
             from .pod.restart.in_place import go_on

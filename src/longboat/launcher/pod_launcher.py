@@ -16,7 +16,7 @@ from .node.jsonfiles import loads, read_bytes, write_json
 from .node.lifeline import SIGNALS
 from .node.plan import PlanError, read_plan
 from .pod import termination
-from .pod.gang_file import GangError, plan_of
+from .pod.gang_file import GangError, moved, plan_of
 from .pod.prepare import make_ready
 
 TYPE_CHECKING = False
@@ -42,7 +42,13 @@ def main(argv: list[str]) -> int:
         index = int(os.environ.pop(INDEX, "0"))
         gang = read_gang(os.path.join(root, "gang", "gang"))
         followed = os.environ.pop(FOLLOWED, None)
-        raw = plan_of(gang, role, index, root, os.environ)
+        pod = node = "%s-%d" % (role, index)
+        if argv[3:]:
+            from .pod.restart.in_place import places_in
+
+            places = places_in(root)
+            gang, node = moved(gang, places), places.get(pod, pod)
+        raw = {**plan_of(gang, role, int(node.rpartition("-")[2]), root, os.environ), "pod": pod}
         if followed is not None:
             from .pod.replica.followed import with_step
 

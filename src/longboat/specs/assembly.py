@@ -61,6 +61,7 @@ def check_contradictions(values: Fields, root: YamlNode, at: FieldPath) -> None:
             at.into("ends").problem(node, f"found {quote(name)}, expected one of the roles {known}{close}")
     _check_size(roles, root, at)
     _check_elastic(roles, values, root, at)
+    _check_spares(roles, values, root, at)
     _check_data(values, given, root, at)
 
 
@@ -102,8 +103,9 @@ def _is_given(fields: dict[str, YamlNode], name: str) -> bool:
 def _check_size(roles: dict[str, dict[str, Any]], root: YamlNode, at: FieldPath) -> None:
     counts = [(_count(role.get("nodes")), procs_of(role)) for role in roles.values()]
     nodes, ranks = sum(nodes for nodes, _ in counts), sum(nodes * procs for nodes, procs in counts)
-    if nodes > MAX_NODES and len(counts) > 1:
-        at.problem(root, f"the roles have {nodes} nodes together, expected at most {MAX_NODES}")
+    spares = sum(role.get("spares") or 0 for role in roles.values())
+    if nodes + spares > MAX_NODES and (len(counts) > 1 or spares):
+        at.problem(root, f"the roles have {nodes + spares} nodes together, expected at most {MAX_NODES}")
     if ranks > MAX_RANKS:
         at.problem(root, f"the job has {ranks} ranks (nodes x procs), expected at most {MAX_RANKS}")
 
@@ -126,6 +128,23 @@ def _check_elastic(roles: dict[str, dict[str, Any]], values: Fields, root: YamlN
             at.problem(root, f"the role {name} has a range of nodes, and no other role would notice its size change")
     if elastic and values.get("sweep") is not None:
         at.problem(root, "trials of a sweep have one size", hint="nodes: N, or a run of its own")
+
+
+def _check_spares(roles: dict[str, dict[str, Any]], values: Fields, root: YamlNode, at: FieldPath) -> None:
+    """A spare takes part in a restart in place, of a gang that has lost a node."""
+    spared = [name for name, role in roles.items() if role.get("spares")]
+    retries = values.get("retries", Retries())
+    if spared and sum(_count(role.get("nodes")) for role in roles.values()) == 1:
+        message = "the job has one node and a spare: nobody is left who could go on without its only node"
+        at.problem(root, message, hint="drop `spares`, which `retries` do not need, or `nodes: 2`")
+    if spared and retries is not None and not (retries.count and retries.restart == "in-place"):
+        written = "`restart: new`" if retries.count else "no retries"
+        message = f"the job has spares and {written}: that a spare takes a lost node's place is a retry, in place"
+        at.problem(root, message, hint="`retries: 3`, or drop `spares`")
+    for name in spared:
+        if isinstance(roles[name].get("nodes"), NodeRange):
+            message = f"the role {name} has spares and a range of nodes: an elastic run goes on with those it has left"
+            at.problem(root, message, hint="drop one of the two: `nodes: N` with `spares`, or the range alone")
 
 
 def _in_order(bounds: str) -> str:
@@ -158,6 +177,7 @@ def make_roles(values: Fields) -> tuple[Role, ...]:
             nodes=_count(role.get("nodes")),
             min_nodes=_bounds(role.get("nodes"))[0],
             max_nodes=_bounds(role.get("nodes"))[1],
+            spares=role.get("spares") or 0,
             procs=procs_of(role),
             image=role.get("image"),
             env=role.get("env") or {},

@@ -86,6 +86,7 @@ def _role(role: Role) -> dict[str, Any]:
         {
             "run": role.run if isinstance(role.run, str) else list(role.run),
             "nodes": {"min": role.min_nodes, "max": role.max_nodes} if is_elastic_role(role) else role.nodes,
+            "spares": role.spares or None,
             "procs": role.procs,
             "image": role.image,
             "env": dict(role.env) or None,

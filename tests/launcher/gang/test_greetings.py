@@ -109,11 +109,29 @@ def test_while_a_member_has_the_name(ends: Ends, greeting: dict[str, Any], kind:
         {"ended": [{"attempt": 0, "replaced": [1]}]},
         {"ended": [{"attempt": 0, "running": "soon"}]},
         {"ended": [{"attempt": 0, "ended": 1e40}]},
+        {"ended": [{"attempt": 0, "spares": ["n-1"]}]},
+        {"places": ["n-1"]},
+        {"places": {"n-1": 7}},
     ],
 )
 def test_what_a_new_pod_does_not_believe(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         under_way({**UNDER_WAY, **change})
+
+
+def test_a_new_pod_is_answered_as_the_node_that_it_is_to_play(ends: Ends) -> None:
+    """It knows only what it was made as; one of the attempt under way knows its node."""
+    later: list[str] = []
+    ends.listener.on_later = later.append
+    ends.listener.under_way = {**UNDER_WAY, "places": {"n-2": "n-1", "n-1": "n-2"}}
+    kind, content = answer(ends, node="n-2", pod="n-2", attempt=0, new=True)
+    assert (kind, later) == (LATER, ["n-1"]) and under_way(loads(content.decode()))["places"]["n-2"] == "n-1"
+    assert answer(ends, node="n-1", pod="n-2", attempt=1, new=True)[0] == LATER, "a spare of the attempt before"
+    assert later == ["n-1", "n-1"]
+    assert answer(ends, node="n-1", pod="n-2", attempt=2, new=True)[0] == WELCOME
+    assert ends.channels["n-1"].is_up and not ends.channels["n-2"].is_up
+    for pod in ("nobody", 7, None, ["n-1"]):
+        assert answer(ends, node="n-9", pod=pod, attempt=0, new=True) == (b"", b"")
 
 
 def test_of_many_attempts_a_new_launcher_is_told_the_last() -> None:

@@ -52,6 +52,8 @@ ORDERS: list[dict[str, Any]] = [
     {"do": "save"},
     {"do": "restart", "attempt": 1, "delay_s": 0.0, "ended": OUTCOME},
     {"do": "restart", "attempt": 1, "delay_s": 0.0, "ended": OUTCOME, "replaced": ["worker-1"]},
+    {"do": "restart", "attempt": 1, "delay_s": 0.0, "ended": OUTCOME, "replaced": ["worker-1"]}
+    | {"spares": {"worker-1": "worker-4"}, "places": {"worker-4": "worker-1", "worker-1": "worker-4"}},
 ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.guards.lazy_pattern import lazy_pattern
 
-FIELDS = ("nodes", "procs", "gpus", "cpus", "memory", "retries", "timeout", "grace", "stall", "priority")
+FIELDS = ("nodes", "spares", "procs", "gpus", "cpus", "memory", "retries", "timeout", "grace", "stall", "priority")
 TEXTS = ("name", "image", "framework", "queue", "setup")
 """Flags that are fields of the same name."""
 VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -18,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 JOB_OPTIONS = (
     click.option("-n", "--name", metavar="NAME", help="Name of the job; runs are NAME, NAME-2, ..."),
     click.option("--nodes", "--num-nodes", "nodes", metavar="N|MIN-MAX", help="Number of nodes, or a range of them."),
+    click.option("--spares", metavar="N", help="Spare nodes, which take a lost one's place at once."),
     click.option("--procs", metavar="N", help="Processes per node; auto: one per GPU."),
     click.option("--gpus", metavar="GPUS", help="GPUs per node: 2, H100:8."),
     click.option("--cpus", metavar="N", help="CPUs per node."),

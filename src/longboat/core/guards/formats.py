@@ -1,7 +1,8 @@
 """The format of stored records: what a newer Longboat wrote is not acted upon, and that is said.
 
 A new optional field needs no new format: who does not know it ignores it. FORMAT is raised when an older Longboat would
-do harm with what a newer one wrote. `tests/formats` keeps files of every format, which must be readable for ever.
+do harm with what a newer one wrote, and only such records have the new one. `tests/formats` keeps files of every
+format, which must be readable for ever.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from longboat.core.errors import EngineError
 from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 
-FORMAT = 1
+FORMAT = 2
+"""The newest that this Longboat reads."""
+PLAIN, SPARES = 1, 2
+"""What is written: of runs in clusters that have spare nodes, and of everything else. An older controller takes a spare
+for a member whose pod is too many, and ends gangs that go on without a lost one."""
 
 
 def _present() -> int:
-    return FORMAT
+    return PLAIN
 
 
 class Stored(Value, frozen=True, kw_only=True):

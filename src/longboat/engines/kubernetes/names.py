@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from longboat.core.errors import Refused
-from longboat.core.jobs import Job
+from longboat.core.jobs import Job, Role
 from longboat.engines.kubernetes.records import WorkloadKind
 from longboat.engines.shared.home import check_run_id as check_run_id
 
@@ -78,7 +78,8 @@ def role_names(job: Job, run: str, attempt: int, kind: WorkloadKind) -> dict[str
     taken = {role.name for role in job.roles}
     names: dict[str, str] = {}
     for role in job.roles:
-        numbers = len(f"-{(role.max_nodes or role.nodes) - 1}") + (len("-0-12345") if kind == "jobset" else 0)
+        last = (role.max_nodes or role.nodes) + role.spares - 1
+        numbers = len(f"-{last}") + (len("-0-12345") if kind == "jobset" else 0)
         room = LABEL_LIMIT - len(attempt_name(run, attempt)) - len("-") - numbers
         if len(role.name) <= room:
             names[role.name] = role.name
@@ -108,13 +109,20 @@ def job_name(run: str, attempt: int, role: str) -> str:
 
 
 def hosts(job: Job, run: str, attempt: int, kind: WorkloadKind) -> list[str]:
-    """Host names of all pods, in node-rank order."""
+    """Host names of the pods of all nodes that are laid out, in node-rank order."""
+    return [host for _, host in _hosts(job, run, attempt, kind, lambda role: range(role.nodes))]
+
+
+def _hosts(
+    job: Job, run: str, attempt: int, kind: WorkloadKind, indexes: Callable[[Role], range]
+) -> list[tuple[str, str]]:
+    """Names of nodes and host names of their pods."""
     short = role_names(job, run, attempt, kind)
     middle = "-0" if kind == "jobset" else ""
     return [
-        f"{job_name(run, attempt, short[role.name])}{middle}-{index}"
+        (f"{role.name}-{index}", f"{job_name(run, attempt, short[role.name])}{middle}-{index}")
         for role in job.roles
-        for index in range(role.nodes)
+        for index in indexes(role)
     ]
 
 
@@ -122,6 +130,12 @@ def addresses(job: Job, run: str, attempt: int, kind: WorkloadKind) -> list[str]
     """Addresses of all pods inside their namespace, in node-rank order: `<host>.<subdomain>`."""
     subdomain = attempt_name(run, attempt)
     return [f"{host}.{subdomain}" for host in hosts(job, run, attempt, kind)]
+
+
+def spare_addresses(job: Job, run: str, attempt: int, kind: WorkloadKind) -> dict[str, str]:
+    """Addresses of the pods of spare nodes, whose indexes follow those of their role's nodes."""
+    hosts = _hosts(job, run, attempt, kind, lambda role: range(role.nodes, role.pods))
+    return {node: f"{host}.{attempt_name(run, attempt)}" for node, host in hosts}
 
 
 def label_value(text: str) -> str:

@@ -186,8 +186,8 @@ def has_wild_number(text: str) -> bool:
 
 def _check_size(name: str, job: Job) -> None:
     """Lists are made of nodes and of ranks, for all runs in one process."""
-    if not 0 < job.nodes <= MOST_NODES or any(role.nodes < 0 for role in job.roles):
-        raise BadRecord(name, f"is damaged: it asks for {job.nodes} nodes, and a run has 1 to {MOST_NODES}")
+    if not 0 < job.pods <= MOST_NODES or any(role.nodes < 0 or role.spares < 0 for role in job.roles):
+        raise BadRecord(name, f"is damaged: it asks for {job.pods} nodes, and a run has 1 to {MOST_NODES}")
     ranks = job.ranks
     if ranks > MOST_RANKS or any(role.procs < 0 for role in job.roles):
         raise BadRecord(name, f"is damaged: it asks for {ranks} ranks, and a run has at most {MOST_RANKS}")

@@ -238,12 +238,28 @@ def expected_nodes(job: Job) -> list[str]:
     return [f"{role.name}-{index}" for role in job.roles for index in range(role.nodes)]
 
 
+def node_of_rank(job: Job, rank: int) -> tuple[str, str] | None:
+    """Role and node that a rank belongs to, whichever pod it is in; None: there is no such rank."""
+    first = 0
+    for role in job.roles:
+        count = role.nodes * role.procs
+        if first <= rank < first + count:
+            return role.name, f"{role.name}-{(rank - first) // role.procs}"
+        first += count
+    return None
+
+
+def all_pods(job: Job) -> list[str]:
+    """Pods of an attempt by the names that they were made with: members, and after those of each role its spares."""
+    return [f"{role.name}-{index}" for role in job.roles for index in range(role.pods)]
+
+
 def ranks_of(record: Record, role: str, index: int) -> range:
-    """The ranks of a node: they count over roles in their order."""
+    """The ranks of a node: they count over roles in their order. A spare one has none."""
     first = 0
     for each in record.job.roles:
         if each.name == role:
             first += index * each.procs
-            return range(first, first + each.procs)
+            return range(first, first + each.procs) if index < each.nodes else range(0)
         first += each.nodes * each.procs
     return range(0)

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.runs import Attempt, NodeTrouble, RankStatus, RunStatus, latest_step
+from longboat.core.runs import Attempt, NodeTrouble, RankStatus, RunStatus, SpareNode, latest_step
 from longboat.core.times import format_time
 from longboat.engines.kubernetes.observe.node_loss import digests_of, is_reachable
+from longboat.engines.kubernetes.observe.places import as_played, in_their_places, places_at
 from longboat.engines.kubernetes.observe.progress import ended_ranks
 from longboat.engines.kubernetes.observe.restarts import PodAttempts, attempts_of_pods, with_restarts
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, expected_nodes
 from longboat.engines.lifecycle.timeline import AttemptMarks, with_timeline
 from longboat.engines.shared.retry_policy import retry_note
 from longboat.engines.shared.run_summary import brief, with_digest
@@ -91,9 +92,39 @@ def full_status(client: Client, snapshot: RunSnapshot) -> RunStatus:
     answers: dict[str, dict[str, Any]] = {}
     if not snapshot.state.is_final:
         answers = ask_launchers(client, [pod for pod in pods if is_reachable(pod, snapshot)][:MOST_ASKED])
+    snapshot, answers = _as_played(snapshot, answers)
     status = make_status(snapshot, answers)
     status = msgspec.structs.replace(status, node_troubles=_node_troubles(client, snapshot))
     return with_figures(status, client.now())
+
+
+def _as_played(
+    snapshot: RunSnapshot, answers: dict[str, dict[str, Any]]
+) -> tuple[RunSnapshot, dict[str, dict[str, Any]]]:
+    """Pods, and the answers of their launchers, by the nodes that they play where spares have taken places."""
+    if not snapshot.record.job.spares:
+        return snapshot, answers
+    had = attempts_of_pods(snapshot, answers)
+    attempts = with_restarts(snapshot.state.attempts, had)
+    places = places_at(snapshot.record.job, attempts, had.last)
+    named = {places.get(pod, pod): answer for pod, answer in answers.items()}
+    return as_played(snapshot, attempts, had.last), named
+
+
+def spares_of(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]]) -> tuple[SpareNode, ...]:
+    """Spares that there are now, ready once their launchers say that they wait. Pure."""
+    members = set(expected_nodes(snapshot.record.job))
+    return tuple(
+        SpareNode(
+            node=pod.node,
+            pod=pod.name,
+            host=pod.host,
+            is_ready=answers.get(pod.node, {}).get("phase") == "waiting",
+            since=pod.started,
+        )
+        for pod in snapshot.pods_of(snapshot.state.attempt)
+        if pod.node not in members and pod.end is None
+    )
 
 
 def _node_troubles(client: Client, snapshot: RunSnapshot) -> tuple[NodeTrouble, ...]:
@@ -174,11 +205,16 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
     ranks: list[RankStatus] = []
     for pod in pods:
         ranks += _live_ranks(pod, answers[pod.node]) if pod.node in answers else ended_ranks(pod)
+    ranks = in_their_places(record.job, ranks)
     first = next((answers[pod.node] for pod in pods if pod.node in answers and answers[pod.node].get("checkpoint")), {})
     step, metrics = latest_step(ranks)
     if step is None and state.is_final:
         step, metrics = state.step, state.metrics
-    brief = _with_launchers(brief_status(record, state), answers)
+    spares = spares_of(snapshot, answers)
+    idle = {spare.node for spare in spares}
+    brief = _with_launchers(
+        brief_status(record, state), {node: answer for node, answer in answers.items() if node not in idle}
+    )
     had = attempts_of_pods(snapshot, answers)
     if had.is_restarted and not state.is_final:
         brief = _in_place(brief, had, record)
@@ -191,6 +227,7 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
         artifacts_dir=record.artifacts_dir,
         attempts=_with_resumed(brief, answers),
         drill=record.drill,
+        spares=spares,
         images={
             role: with_digest(record.images.get(role, ""), digest) for role, digest in digests_of(snapshot).items()
         },
@@ -206,8 +243,9 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
 def _marks(snapshot: RunSnapshot) -> dict[int, AttemptMarks]:
     """When all containers of an attempt ran, of attempts whose pods are there. Pure."""
     marks = {}
+    members = set(expected_nodes(snapshot.record.job))  # a spare may come later
     for number in {pod.attempt for pod in snapshot.pods}:
-        starts = [pod.started for pod in snapshot.pods_of(number)]
+        starts = [pod.started for pod in snapshot.pods_of(number) if pod.node in members]
         known = [start for start in starts if start is not None]
         if len(known) == len(starts) == snapshot.record.job.nodes:
             marks[number] = AttemptMarks(pulled=max(known))

@@ -187,8 +187,12 @@ def restart_words(attempt: Attempt, attempts: Iterable[Attempt]) -> str:
     if not attempt.restart:
         return ""
     way = "restarted in place" if attempt.restart == "in-place" else "started anew"
-    if attempt.replaced:
-        way = f"{listing(attempt.replaced, 3)} replaced, the others {way}"
+    spared = [f"{spare} in the place of {node}" for node, spare in sorted(attempt.spares.items())]
+    replaced = [node for node in attempt.replaced if node not in attempt.spares]
+    changes = [f"the spare {listing(spared, 3)}"] if spared else []
+    changes += [f"{listing(replaced, 3)} replaced"] if replaced else []
+    if changes:
+        way = f"{' and '.join(changes)}, the others {way}"
     before = max((each for each in attempts if each.ended and each.number < attempt.number), key=_end, default=None)
     if before is None or attempt.running is None:
         return way

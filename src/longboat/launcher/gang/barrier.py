@@ -134,7 +134,7 @@ def _wait_for_go(state: LauncherState, membership: Membership) -> None:
             state.say(text)
             return
         now = time.monotonic()
-        if now >= report:
+        if now >= report and not state.plan.is_spare:
             report += REPORT_S
             whom = _listed(state.missing) or "the others"
             state.say("waiting since %d s for %s%s" % (now - begun, whom, _because(membership)))

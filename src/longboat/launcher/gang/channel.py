@@ -16,7 +16,7 @@ import time
 from ..node.jsonfiles import dumps, loads
 from ..node.loop import POLLIN, POLLOUT, EventLoop
 from .handshake import LINE, Acceptor, frame, listen, proof, take_frame
-from .messages import count_of, under_way
+from .messages import GONE_ON, count_of, under_way
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,8 +208,12 @@ class ChannelListener:
         node, session, got = hello["node"], hello["session"], count_of(hello["got"])
         if not isinstance(node, str) or not isinstance(session, str):
             raise ValueError("no greeting")
-        channel, own = self._channels[node], int(self.under_way["attempt"])
+        own = int(self.under_way["attempt"])
         attempt, is_new = count_of(hello.get("attempt", own)), hello.get("new") is True
+        if attempt < own:  # it does not know yet which node its pod plays
+            node = str(hello.get("pod") or node)
+            node = (self.under_way.get("places") or {}).get(node, node)
+        channel = self._channels[node]
         refusal = self._refusal(node, attempt, hello.get("new"))
         if not refusal and attempt > own:
             raise ValueError("it is of a later attempt")
@@ -237,7 +241,7 @@ class ChannelListener:
     def _refusal(self, node: str, attempt: int, new: object) -> bytes:
         """Why this launcher can never be let in; empty where it may be."""
         if attempt < int(self.under_way["attempt"]) and new is not True:
-            return b"the gang has gone on without it"
+            return GONE_ON.encode()
         if self.is_over and new is True:
             return b"the gang has ended"
         is_first = self.replaces and not self.under_way.get("ended")  # there was no attempt before with this node 0

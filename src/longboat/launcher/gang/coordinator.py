@@ -7,10 +7,11 @@ launcher, with the order of arrival in place of the one clock that nodes of one 
 from __future__ import annotations
 
 from ..vendored import load
+from .spares import MOST_PLACES, chosen, exchanged, pod_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Iterable
 
     Order = tuple[str, dict[str, Any]]
 
@@ -183,19 +184,29 @@ class Coordinator:
             return all(member.outcome is not None for member in self.members.values())
         return all(member.is_over or member.first_heard is None for member in self.members.values())
 
-    def restart(self, rule: dict[str, Any] | None, attempt: int, verdict: dict[str, Any]) -> dict[str, Any] | None:
+    def restart(
+        self,
+        rule: dict[str, Any] | None,
+        attempt: int,
+        verdict: dict[str, Any],
+        ready: Iterable[str] = (),
+        places: dict[str, str] | None = None,
+    ) -> dict[str, Any] | None:
         """The order to restart in place after this verdict; None where it is the end, or a member cannot stay.
 
-        Members whose pods are taken away, but for this one, are `replaced`: their Jobs make new ones. Whatever else
-        ended the gang but a failure of ranks (a member is lost, or was never there) wants new pods.
+        Members whose pods are taken away, but for this one, are `replaced`: their Jobs make new ones. Spares that are
+        `ready` take the places of members, of lost ones first: nobody else comes for these. Whatever else ended the
+        gang but a failure of ranks (a member is lost, or was never there) wants new pods.
         """
         is_retried = self.reason in ("failure", "hang", "evicted") and verdict["cause"] is not None
         if rule is None or not self.has_gone or not is_retried:
             return None
-        leader = next(iter(self.members))
-        stay = {node for node, member in self.members.items() if member.outcome and member.outcome.get("stays")}
-        gone = [node for node in self.members if node not in stay]
-        if any(node == leader or not self.members[node].is_replaced for node in gone):
+        gone = [node for node, member in self.members.items() if not (member.outcome and member.outcome.get("stays"))]
+        taken = self._taken(gone, ready)
+        after = exchanged(places or {}, taken)
+        is_leader_gone = gone[:1] == [next(iter(self.members))]
+        is_short = any(not (self.members[node].is_replaced or node in taken) for node in gone)
+        if is_leader_gone or is_short or len(after) > MOST_PLACES:
             return None
         delay_s = load("core.first_failure").retry_delay(
             verdict["cause"],
@@ -211,7 +222,15 @@ class Coordinator:
         ended = {key: verdict[key] for key in ("exit_code", "cause", "node")}
         ended.update(message=str(verdict["message"])[:MESSAGE_MAX], rank=first.get("rank"), signal=first.get("signal"))
         order = {"do": "restart", "attempt": attempt + 1, "delay_s": delay_s, "ended": ended}
+        if taken:
+            spares = {node: pod_of(spare, places or {}) for node, spare in list(taken.items())[:REPLACED_MAX]}
+            order = {**order, "places": after, "spares": spares}
         return {**order, "replaced": gone[:REPLACED_MAX]} if gone else order
+
+    def _taken(self, gone: list[str], ready: Iterable[str]) -> dict[str, str]:
+        """Whose place which spare takes: of those that are lost, and then of those whose pods are made anew."""
+        away = [node for node in gone if self.members[node].lost_at is not None or self.members[node].is_replaced]
+        return chosen(sorted(away, key=lambda node: self.members[node].is_replaced), ready)
 
     # the verdict
 

@@ -36,10 +36,11 @@ class GangFollower(Membership):
         self._channel.on_heard = self._heard
         self._has_heard = False
         self._greeting = {"node": plan.node, "session": os.urandom(8).hex(), "attempt": plan.attempt}
-        self._greeting["new"] = plan.again is None and plan.restart is not None
+        self._greeting["new"] = plan.is_spare or (plan.again is None and plan.restart is not None)
+        self._greeting["pod"] = plan.pod
         place, token = (plan.peers[0]["address"], plan.line_port), read_token(plan.line_token_file)
         self._dialer = Dialer(self.loop, place, token, self._greeting, self._channel)
-        self._dialer.on_refused = lambda reason: self._lost("node %s: %s" % (self._leader, reason))
+        self._dialer.on_refused = self._refused
         self._dialer.on_later = self._comes_later
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -47,11 +48,20 @@ class GangFollower(Membership):
 
     def _heard(self) -> None:
         self._has_heard = True
-        self._greeting["new"] = False
+        self._greeting["new"] = self.state.plan.is_spare  # which is a member of no attempt
+
+    def _refused(self, reason: str) -> None:
+        self.is_given_up = reason == messages.GONE_ON
+        if self.state.plan.is_spare:  # it is over, and was well
+            self._inbox.append({"do": "end", "reason": "success", "grace_s": self.state.plan.grace_s})
+            return
+        self._lost("node %s: %s" % (self._leader, reason))
 
     def _comes_later(self, under_way: dict[str, Any]) -> None:
-        most = int((self.state.plan.restart or {}).get("count") or 0)
-        if not self._has_heard and self.state.plan.attempt < int(under_way["attempt"]) <= most:
+        plan = self.state.plan
+        self._channel.heard = time.monotonic()
+        is_free = plan.is_spare or not self._has_heard
+        if is_free and plan.attempt < int(under_way["attempt"]) <= int((plan.restart or {}).get("count") or 0):
             self.later = under_way
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -66,7 +76,9 @@ class GangFollower(Membership):
             self._lost("nothing was heard of node %s for %g s" % (self._leader, self.lost_s))
 
     def waited_in_vain(self) -> bool:
-        since, limit_s = self._waiting_since, self.state.plan.wait_timeout_s
+        plan, since = self.state.plan, self._waiting_since
+        # Of an attempt that was restarted node 0 is there, or has ended.
+        limit_s = self.lost_s if plan.is_spare and plan.again is not None else plan.wait_timeout_s
         return not self._has_heard and since is not None and time.monotonic() - since > limit_s
 
     def missing(self) -> list[str]:
@@ -91,15 +103,16 @@ class GangFollower(Membership):
         while not channel.is_idle and not self._is_outside() and time.monotonic() < self._until(begun):
             self.loop.turn()
         is_awaited = (self.state.plan.ends_together or stays(self.state)) and not self.is_hurried
-        is_replaced = self.is_leaving and self.state.plan.restart is not None  # if node 0 restarts the others
+        # if node 0 restarts the others, which wait for no spare
+        is_replaced = self.is_leaving and self.state.plan.restart is not None and not self.state.plan.is_spare
         if (is_awaited or is_replaced) and self.state.is_over:
             self._wait_for_others()
         self.loop.cancel("line")
         self._dialer.close()
 
     def _is_outside(self) -> bool:
-        """Whether node 0 has not let it in: there is nobody to tell."""
-        return self._dialer.is_refused or self.later is not None
+        """Whether node 0 has not let it in, or does not wait for it: there is nobody to tell."""
+        return self._dialer.is_refused or self.later is not None or self.state.plan.is_spare
 
     def _wait_for_others(self) -> None:
         """Wait until node 0 orders a restart or, when all nodes have ended, closes the connection: no longer than it

@@ -36,6 +36,8 @@ ASLEEP_S = 5.0
 HUNG_UP_S = 5.0
 """A launcher whose connection was closed dials again within a second, if it lives; one that waits for the end of a gang
 does not wait longer for it."""
+SPARED_S = 2.0
+"""Where a spare waits it takes the place of one whose connection was closed, while ranks run."""
 ASKED_S = 5.0
 """Who calls anew does so every second, and is told that the gang has ended."""
 FAREWELL_S = 2.0
@@ -53,7 +55,8 @@ class Membership(abc.ABC):
         self.lost_s = state.plan.line_lost_s
         self.is_going = False
         self.is_hurried = False  # this pod is being taken away
-        self.is_leaving = False  # and has said so, as a member of a gang whose ranks had started
+        self.is_leaving = False  # and has said so, as a spare or as a member of a gang whose ranks had started
+        self.is_given_up = False  # node 0 has gone on without it
         self.later: dict[str, Any] | None = None  # of a new pod: the attempt under way, of which it is no member yet
         self.restart: dict[str, Any] | None = None  # node 0's order to go on with another attempt, in the same pods
         self.stalled: Callable[[], tuple[int, float] | None] = lambda: None
@@ -113,8 +116,16 @@ class Membership(abc.ABC):
     def stop(self, grace_s: float | None) -> None:
         self.tell({"is": "stop", "grace_s": grace_s})
 
+    @property
+    def gets_another(self) -> bool:
+        """Whether this pod's Job is to make another one: node 0 goes on, and takes it as a member or as a spare."""
+        plan = self.state.plan
+        if plan.is_spare or self.is_given_up:
+            return plan.restart is not None and bool(plan.spares) and (self.is_leaving or self.is_given_up)
+        return self.is_leaving and self.restart is not None
+
     def evicted(self) -> None:
-        self.is_leaving = self.is_going
+        self.is_leaving = self.is_going or self.state.plan.is_spare
         self.tell({"is": "evicted"})
 
     def dump(self) -> None:
@@ -167,7 +178,10 @@ class GangLeader(Membership):
         self.coordinator = Coordinator(nodes, plan.deciding, plan.grace_s)
         self.coordinator.heard(plan.node, time.monotonic())
         self._asking: set[str] = set()  # new launchers that have called, and come again
-        self._channels = {node: self._channel(node) for node in nodes if node != plan.node}
+        self._ready_spares: list[str] = []  # in the order in which they came
+        self._told_spares: set[str] = set()  # that have reached this one, and know of its end
+        self._listens_since = time.monotonic()
+        self._channels = {node: self._channel(node) for node in [*nodes, *plan.spares] if node != plan.node}
         self._listener: ChannelListener | None = None
         self._waiting_since: float | None = None
         if self._channels:
@@ -176,11 +190,13 @@ class GangLeader(Membership):
 
             token = read_token(plan.line_token_file)
             self._listener = ChannelListener(self.loop, plan.address, plan.line_port, token, self._channels)
-            self._listener.under_way = {"attempt": plan.attempt, "ended": messages.told_of(plan.again or {})}
+            again = plan.again or {}
+            self._listener.under_way = {"attempt": plan.attempt, "ended": messages.told_of(again)}
+            self._listener.under_way["places"] = again.get("places") or {}
             self._listener.replaces = plan.restart is not None
             self._listener.on_stranger = self._stranger
             self._listener.takes_place = self._takes_place
-            self._listener.on_refused = self._asking.discard
+            self._listener.on_refused = self._refused
             self._listener.on_later = self._prepares
             self._listener.acceptor.on_refused = state.refused
 
@@ -192,9 +208,16 @@ class GangLeader(Membership):
 
         channel = Channel(self.loop, take, min(PING_S, self.lost_s / 6))
         channel.on_nonsense = lambda text: self.not_understood(node, text)
+        if node in self.state.plan.spares:
+            channel.on_heard = lambda: self._told_spares.add(node)
+            return channel
         channel.on_heard = lambda: self._heard(node)
         channel.on_break = lambda: self.coordinator.broke(node)
         return channel
+
+    def _refused(self, node: str) -> None:
+        self._asking.discard(node)
+        self._told_spares.add(node)
 
     def _heard(self, node: str) -> None:
         self._asking.discard(node)
@@ -211,7 +234,9 @@ class GangLeader(Membership):
         """Handle a message of a node; an invalid one closes its connection."""
         kind, coordinator, now = message["is"], self.coordinator, time.monotonic()
         orders: list[Order] = []
-        if kind == "ready":
+        if node in self.state.plan.spares and kind not in ("stop", "save"):
+            self._set_spare(node, kind == "ready")
+        elif kind == "ready":
             orders = coordinator.ready(node, shared_path(self.state.plan, self.state.plan.resume_from))
             if orders:
                 self._begin()
@@ -230,6 +255,14 @@ class GangLeader(Membership):
         elif kind in ("dump", "save"):
             orders = coordinator.dump(now) if kind == "dump" else coordinator.save()
         self._give(orders)
+
+    def _set_spare(self, node: str, is_ready: bool) -> None:
+        """Note that a spare waits for a place, or that it does not any more: how it ended is nobody's failure."""
+        self._ready_spares = [name for name in self._ready_spares if name != node] + [node] * is_ready
+
+    def _spares(self) -> list[str]:
+        """Spares that may take a place now."""
+        return [name for name in self._ready_spares if self._channels[name].is_up]
 
     def _begin(self) -> None:
         seconds = self.state.plan.run_timeout_s
@@ -251,28 +284,36 @@ class GangLeader(Membership):
 
     def _takes_place(self, node: str) -> bool:
         """Have a new launcher take the place of one before the ranks have started: nothing is lost with that one."""
-        if not self.coordinator.came_anew(node):
+        is_spare = node in self.state.plan.spares
+        if not is_spare and not self.coordinator.came_anew(node):
             return False
         self._channels[node].drop()
         self._channels[node] = self._channel(node)
+        self._set_spare(node, False)
         self._prepares(node)
         return True
 
     def _prepares(self, node: str) -> None:
         """A new pod of a member makes itself ready: it is waited for anew, as for one that is connected."""
+        if node in self.state.plan.spares:
+            return  # nobody waits for it
         self._asking.add(node)
         if self._waiting_since is not None:
             self._waiting_since = time.monotonic()
 
     def check(self, now: float) -> None:
         coordinator, plan = self.coordinator, self.state.plan
+        patience_s = HUNG_UP_S if coordinator.reason is not None else SPARED_S
+        is_spared = coordinator.has_gone and bool(self._spares())
         for node, channel in self._channels.items():
-            if coordinator.members[node].is_over:
+            if node not in coordinator.members or coordinator.members[node].is_over:
                 continue  # who has said how it ended hangs up, and no other pod comes for it
             if coordinator.members[node].first_heard is not None and now - channel.heard > self.lost_s:
                 text = "nothing was heard of its launcher for %g s" % self.lost_s
                 self._give(coordinator.lost(node, channel.heard, text, now))
-            elif coordinator.reason is not None and channel.hung_up and now - channel.hung_up > HUNG_UP_S:
+            elif coordinator.reason is None and not is_spared:
+                continue
+            elif channel.hung_up and now - channel.hung_up > patience_s:
                 is_replaced = bool((plan.restart or {}).get("killed"))
                 give_up = coordinator.replaced if is_replaced else coordinator.lost
                 self._give(give_up(node, channel.heard, "the launcher of node %s was killed" % node, now))
@@ -296,11 +337,16 @@ class GangLeader(Membership):
             self.loop.turn()
         verdict = coordinator.verdict()
         if not self.is_hurried:
-            self.restart = coordinator.restart(self.state.plan.restart, self.state.plan.attempt, verdict)
+            plan, ready = self.state.plan, self._spares()
+            self.restart = coordinator.restart(
+                plan.restart, plan.attempt, verdict, ready, (plan.again or {}).get("places")
+            )
         if self.restart is not None:
             self._order_restart(self.restart)
         elif self._listener is not None:
             self._listener.is_over = True
+            for node in self.state.plan.spares:
+                self._channels[node].send({"do": "end", "reason": "success", "grace_s": self.state.plan.grace_s})
         self._take_leave()
         self.loop.cancel("line")
         self.loop.cancel("timeout")
@@ -323,7 +369,9 @@ class GangLeader(Membership):
     def _is_asked(self) -> bool:
         """Whether somebody is to be told that the gang has ended: a new launcher that comes again, or one that dials by
         now after a restart in place."""
-        is_again = self.state.plan.again is not None and bool(self.coordinator.unheard())
+        spares = set(self.state.plan.spares) - self._told_spares
+        is_early = bool(spares) and time.monotonic() < self._listens_since + ASKED_S
+        is_again = self.state.plan.again is not None and (bool(self.coordinator.unheard()) or is_early)
         return self.restart is None and (bool(self._asking) or is_again)
 
     def _order_restart(self, order: dict[str, Any]) -> None:
@@ -331,7 +379,9 @@ class GangLeader(Membership):
         if self._listener is not None:
             self._listener.acceptor.close()
         for node, channel in self._channels.items():
-            if self.coordinator.members[node].lost_at is None:  # who was given up is not to come back
+            if node in self.state.plan.spares:
+                channel.drop()  # it dials, and is told by node 0 of the next attempt
+            elif self.coordinator.members[node].lost_at is None:  # who was given up is not to come back
                 channel.send(order)
 
     def _deadline(self) -> float:

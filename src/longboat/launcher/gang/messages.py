@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 TOLD_MAX = 16 << 10
 """Bytes of earlier attempts that a new launcher is told: they fit any new socket, which is written once."""
+GONE_ON = "the gang has gone on without it"
+"""What a launcher is told that was given up: its Job makes another pod."""
 DEPTH_MAX = 16
 """Containers inside of each other. A report has three. It is written as JSON again, by a function that recurs."""
 SECONDS_MAX = 1e9
@@ -62,6 +64,7 @@ def from_leader(message: Any) -> dict[str, Any]:
             raise ValueError("ended is missing")
         _check_end(message["ended"])
         _check_names(message.get("replaced"))
+        _check_places(message, "places", "spares")
     elif kind not in ("dump", "save"):
         raise ValueError("unknown message %r" % kind[:40])
     return message  # type: ignore[no-any-return]
@@ -84,12 +87,14 @@ def under_way(message: Any) -> dict[str, Any]:
         raise ValueError("not a message")
     count_of(message.get("attempt"))
     _check_depth(message)
+    _check_places(message, "places")
     for each in message["ended"]:
         if not isinstance(each, dict):
             raise ValueError("ended is no list of attempts")
         count_of(each.get("attempt"))
         _check_end(each)
         _check_names(each.get("replaced"))
+        _check_places(each, "spares")
         for key in ("began", "running", "ended"):
             if each.get(key) is not None:
                 _check_number(each[key], key)
@@ -169,6 +174,13 @@ def _check_text(value: Any, key: str) -> None:
 def _check_names(value: Any) -> None:
     if value is not None and not (isinstance(value, list) and all(isinstance(name, str) for name in value)):
         raise ValueError("replaced is not a list of names")
+
+
+def _check_places(said: dict[str, Any], *keys: str) -> None:
+    for key in keys:
+        places = said.get(key)
+        if places is not None and not (isinstance(places, dict) and all(isinstance(n, str) for n in places.values())):
+            raise ValueError("%s is no list of places" % key)
 
 
 def _check_number(value: Any, key: str) -> float:

@@ -61,6 +61,8 @@ class NodePlan:
         self.setup: str | None = raw.get("setup")
         self.setup_lock: str | None = raw.get("setup_lock")
         self.peers: list[dict[str, str]] = list(raw.get("peers") or [])
+        self.pod = str(raw.get("pod") or self.node)  # as it was made: a spare plays the node of another one
+        self.spares: list[str] = list(raw.get("spares") or [])
         wait = raw.get("wait") or {}
         self.wait_kind = str(wait.get("kind") or "none")
         self.wait_timeout_s = float(wait.get("timeout_s") or 600.0)
@@ -95,6 +97,7 @@ class NodePlan:
         )  # the rule of retries, where node 0 may restart in place
         self.again: dict[str, Any] | None = raw.get("again")  # of a restart in place: what the attempts before left
         self.mark = "@%d" % self.attempt if self.again is not None else ""  # of its logs: attempts share the folder
+        self.is_spare = self.node in self.spares  # it has no ranks, and waits for a place
         self.stays: str | None = raw.get("stays")  # after a failure of the ranks: the FIFO that wakes the engine then
 
 

@@ -78,6 +78,8 @@ def status(folder: str) -> dict[str, Any]:
             row.update(alive=False, exit_code=report.get("exit_code"), ended_by=report.get("ended_by"))
     return {
         "node": plan.get("node"),
+        "pod": plan.get("pod"),
+        "is_spare": plan.get("node") in (plan.get("spares") or []),
         "attempt": plan.get("attempt"),
         "began": again.get("began"),
         "restarts": again.get("ended") or [],

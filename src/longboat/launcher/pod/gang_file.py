@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable
+    from typing import Any, Iterable, Mapping
 
 VERSION = 1
 # These three are for a gang file that does not tell.
@@ -34,14 +34,43 @@ def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
     ]
 
 
+def addresses(gang: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, str]:
+    """Address in the gang file -> that of the pod which plays the node now."""
+    own = {name_of(each): each["address"] for each in members(gang)}
+    return {own[node]: own[pod] for pod, node in places.items()}
+
+
+def members(gang: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Nodes of a gang file, spares last."""
+    return [*gang["nodes"], *(gang.get("spares") or [])]
+
+
+def moved(gang: dict[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
+    """The gang file with the addresses of the pods that play its nodes, in all that processes see."""
+    if not places:
+        return gang
+    import re
+
+    to = addresses(gang, places)
+    either = re.compile(r"(?<![\w.-])(?:%s)(?![\w-])" % "|".join(map(re.escape, to)))
+
+    def put(value: Any) -> Any:
+        if isinstance(value, str):
+            return either.sub(lambda match: to[match.group()], value)
+        if isinstance(value, dict):
+            return {key: put(each) for key, each in value.items()}
+        return [put(each) for each in value] if isinstance(value, list) else value
+
+    return {**gang, **{key: put(gang[key]) for key in ("nodes", "spares", "roles", "rank_env") if gang.get(key)}}
+
+
 def plan_of(gang: dict[str, Any], role: str, index: int, root: str, inherited: Iterable[str]) -> dict[str, Any]:
     """Build plan.json (docs/contributing/launcher.md) from the gang file. `root`: our folder in the pod."""
     try:
         if int(gang["version"]) != VERSION:
             raise GangError("the gang file has version %s, this launcher knows %d" % (gang["version"], VERSION))
-        nodes = gang["nodes"]
         name = "%s-%d" % (role, index)
-        rank = next((place for place, node in enumerate(nodes) if name_of(node) == name), None)
+        rank = next((place for place, node in enumerate(members(gang)) if name_of(node) == name), None)
         if rank is None:
             raise GangError("%s is not a node of this run" % name)
         return _plan(gang, rank, root, list(inherited))
@@ -50,7 +79,7 @@ def plan_of(gang: dict[str, Any], role: str, index: int, root: str, inherited: I
 
 
 def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> dict[str, Any]:
-    shared, node = gang["plan"], gang["nodes"][rank]
+    shared, node = gang["plan"], members(gang)[rank]
     role = gang["roles"][node["role"]]
     directory = os.path.join(root, "node")
     plan = {key: shared.get(key) for key in PLAN_KEYS}
@@ -68,8 +97,9 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         starter=node.get("starter") or "longboat",
         command=node.get("command") or role["command"],
         env={**(role.get("env") or {}), **(node.get("env") or {})},
+        spares=[name_of(each) for each in gang.get("spares") or []],
         unset=matching(inherited, shared.get("unset") or []),
-        ranks=[{**each, "env": {**(gang.get("rank_env") or {}), **(each.get("env") or {})}} for each in node["ranks"]],
+        ranks=_ranks(gang, node),
         path_prepend=role.get("path_prepend"),
         library_path=role.get("library_path"),
         memory_limit=role.get("memory_limit"),
@@ -91,6 +121,11 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         restart=gang.get("restart"),
     )
     return plan
+
+
+def _ranks(gang: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]:
+    shared = gang.get("rank_env") or {}
+    return [{**each, "env": {**shared, **(each.get("env") or {})}} for each in node.get("ranks") or []]
 
 
 def _deciding(gang: dict[str, Any]) -> list[str]:

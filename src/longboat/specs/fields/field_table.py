@@ -19,7 +19,7 @@ from longboat.core.jobs import (
 from longboat.specs.fields import rules
 from longboat.specs.fields.commands import COMMAND
 from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
-from longboat.specs.fields.node_counts import NODES
+from longboat.specs.fields.node_counts import NODES, SPARES
 from longboat.specs.fields.scalars import (
     CPUS,
     ChoiceOf,
@@ -380,6 +380,7 @@ ROLE_FIELDS = (
         example="{LR: 1e-3, MODE: fast}",
     ),
     Field(name="nodes", kind=NODES, doc="Nodes of each role; a range for an elastic one.", default="1", example="2"),
+    Field(name="spares", kind=SPARES, doc="Spare nodes of each role, for lost ones.", default="0", example="1"),
     Field(
         name="procs",
         kind=WholeNumber(low=1, high=MAX_PROCS, word="auto"),

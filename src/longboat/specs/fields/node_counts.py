@@ -11,6 +11,7 @@ from longboat.specs.fields.scalars import FieldPath, Text, WholeNumber
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 MAX_NODES = 10_000  # twice what one Kubernetes cluster is made for
+SPARES = WholeNumber(high=100)  # each holds a machine for nothing until another one is lost
 NODE_RANGE = r"([0-9]{1,5}) *- *([0-9]{1,5})"
 _RANGE_OF_OTHERS = r"([0-9]{1,5}) *(?:\.\.|:) *([0-9]{1,5})"
 

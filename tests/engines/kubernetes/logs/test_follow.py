@@ -12,6 +12,7 @@ from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.follow import LINE_BYTES, ByteBudget, NodeReading, merged
 from longboat.engines.kubernetes.logs.lines import PodLine
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
+from tests.engines.kubernetes.manifest_samples import job
 
 
 def line(rank: int, time: float, text: bytes, stream: str = "out", node: str = "worker-0") -> LogLine:
@@ -78,7 +79,7 @@ def settled(log: EndlessLog) -> int:
 
 def test_lines_that_are_taken_count_until_they_are_shown() -> None:
     log, batch = EndlessLog(), 10 * (LINE_BYTES + 2)
-    reading = NodeReading(cast(NodeLog, log), queue.Queue(), ByteBudget(5 * batch))
+    reading = NodeReading(cast(NodeLog, log), job(), queue.Queue(), ByteBudget(5 * batch))
     try:
         assert settled(log) == 6, "five are held, the sixth waits in its thread"
         assert len(reading.take()) == 50

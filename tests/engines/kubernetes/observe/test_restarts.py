@@ -170,6 +170,21 @@ def test_a_status_while_it_goes_on(ranks: Any, phase: str, numbers: list[int]) -
     assert ("retry 2 of 3" in status.reason) == (phase == "recovering")
 
 
+def test_who_took_whose_place_is_told_with_the_attempt() -> None:
+    spares = {"worker-1": "worker-2"}
+    earlier = [{**EARLIER[0], "replaced": ["worker-1"], "spares": spares}, EARLIER[1]]
+    (first,) = checked({"restarts": earlier[:1]})["restarts"]
+    assert first["spares"] == spares
+    assert checked({"restarts": [{"spares": {"worker-1": 7}}, {"spares": [1]}]})["restarts"][0]["spares"] == {}
+    pods = attempts_of_pods(snapshot_of_pods(said("worker-0", restarts=earlier)))
+    attempts = with_restarts((Attempt(number=0, started=5.0),), pods)
+    assert [attempt.spares for attempt in attempts] == [{}, spares, {}]
+    words = "the spare worker-2 in the place of worker-1, the others restarted in place 1.0 s after the failure"
+    assert restart_words(attempts[1], attempts) == words
+    both = msgspec.structs.replace(attempts[1], replaced=("worker-1", "worker-0"), running=None)
+    assert restart_words(both, attempts).endswith("worker-1 and worker-0 replaced, the others restarted in place")
+
+
 def test_a_forged_record_makes_no_endless_list() -> None:
     snapshot = snapshot_of_pods(retries=10**15, restarts=10**15)
     pods = attempts_of_pods(snapshot)

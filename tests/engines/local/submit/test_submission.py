@@ -23,6 +23,7 @@ from longboat.engines.local.submit.submission import (
 from longboat.engines.local.supervise.spawn import supervisor_environment
 from longboat.engines.shared.files import open_lock, try_lock
 from longboat.engines.shared.home import Home
+from tests.engines.local.conftest import LocalJobs
 from tests.engines.local.values import job
 
 
@@ -159,3 +160,16 @@ def test_checkpoints_in_a_file_or_below_one_are_refused_at_once(tmp_path: Path) 
             engine.plan(Submission(job=made, base=str(tmp_path)))
     assert engine.plan(Submission(job=job(checkpoints=Checkpoints(to="a/b"), workdir=None), base=str(tmp_path)))
     assert not (tmp_path / "a").exists()
+
+
+def test_spares_are_left_out_with_a_notice(local: LocalJobs) -> None:
+    """The same job file runs here, where a node that is lost is started again at once; submitted again it is the same
+    run."""
+    fields: dict[str, Any] = {"nodes": 2, "spares": 1, "retries": 1, "run_id": "spared"}
+    asked = local.submission("import os; print(os.environ['LONGBOAT_NODE_ADDRESSES'].count(','))", **fields)
+    assert any("`spares` are for clusters" in notice for notice in local.engine.plan(asked).notices)
+    local.engine.submit(asked)
+    ended = local.wait("spared")
+    assert (ended.phase, ended.nodes, ended.spares) == ("succeeded", 2, ()) and ended.spec is not None
+    assert ended.spec.spares == 0 and local.text("spared") == "1\n1\n"
+    assert local.engine.submit(asked).uid == ended.uid

@@ -54,4 +54,5 @@ def node_name(run: RunStatus, text: str | None) -> str | None:
 def node_names(run: RunStatus) -> list[str]:
     if run.spec is None:
         return list(dict.fromkeys(rank.node for rank in run.ranks))
-    return [f"{role.name}-{index}" for role in run.spec.roles for index in range(role.nodes)]
+    nodes = [f"{role.name}-{index}" for role in run.spec.roles for index in range(role.nodes)]
+    return nodes + [f"{role.name}-{index}" for role in run.spec.roles for index in range(role.nodes, role.pods)]

@@ -89,6 +89,15 @@ def with_disk_use(run: RunStatus) -> RunStatus:
     return msgspec.structs.replace(run, disk=disk_use(Path(run.directory)))
 
 
+def spare_words(run: RunStatus) -> str | None:
+    """`worker-4 is ready on gpu-7`, of spares that there are; None: the job has none, or they have ended."""
+    words = []
+    for spare in run.spares:
+        state = "is ready" if spare.is_ready else "prepares itself" if spare.since else "has not started"
+        words.append(f"{spare.node} {state}" + (f" on {spare.host}" if spare.host else ""))
+    return "; ".join(words) or None
+
+
 def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None:
     now = time.time()
     lasted = show_duration((run.ended or now) - run.started) if run.started else None
@@ -102,6 +111,7 @@ def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None
             ("created", f"{show_moment(run.created)} ({show_duration(now - run.created)} ago)"),
             ("time", lasted),
             ("nodes", run.nodes if not run.size else size_words(run)),
+            ("spares", spare_words(run)),
             ("gpus", run.gpus),
             ("priority", run.priority or None),
             ("attempt", f"{run.attempt + 1} of at most {run.retries + run.resizes + 1}"),

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.exec import pod_program
+from longboat.engines.kubernetes.exec.launcher_calls import ask_status
 from longboat.engines.kubernetes.exec.pod_exec import Remote, command_of
 from longboat.engines.kubernetes.manifests.volumes import NODE, is_inside
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
+from longboat.engines.kubernetes.observe.places import as_played
+from longboat.engines.kubernetes.observe.restarts import attempts_of_pods, with_restarts
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.records import Record, State, ranks_of
+from longboat.engines.kubernetes.records import Record, State, expected_nodes, ranks_of
 from longboat.engines.refusals import missing_path, no_rank
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
@@ -58,7 +61,7 @@ def pod_path_of(record: Record, text: str) -> PodPath:
 def pod_of(snapshot: RunSnapshot, *, node: str | None, rank: int | None = None) -> PodView:
     """The running pod of a node, of a rank's node, or of the first. Raises NotFound."""
     record, state = snapshot.record, snapshot.state
-    nodes = [(role.name, index) for role in record.job.roles for index in range(role.nodes)]
+    nodes = [(role.name, index) for role in record.job.roles for index in range(role.pods)]
     wanted = [
         f"{role}-{index}"
         for role, index in nodes
@@ -82,6 +85,17 @@ def pod_of(snapshot: RunSnapshot, *, node: str | None, rank: int | None = None) 
     raise NotFound(f"{wanted_node} does not run now: {record.name} is {state.phase}", hint=_why(state))
 
 
+def in_its_place(client: Client, snapshot: RunSnapshot) -> RunSnapshot:
+    """The run with its pods called after the nodes that they play, where spares may have taken places."""
+    state, job = snapshot.state, snapshot.record.job
+    if not job.spares or state.is_final:
+        return snapshot
+    first = pod_of(snapshot, node=expected_nodes(job)[0])
+    answer = ask_status(client, first.name)
+    had = attempts_of_pods(snapshot, {} if answer is None else {first.node: answer})
+    return as_played(snapshot, with_restarts(state.attempts, had), had.last)
+
+
 def _why(state: State) -> str:
     if state.is_final:
         return "commands and working copies need a pod that runs; `longboat logs` shows what it wrote"
@@ -94,7 +108,7 @@ def execute(
     """Run a command as a rank would be run, on the caller's terminal; its exit code."""
     if not command:
         raise UsageError("no command to run")
-    pod = pod_of(snapshot, node=node, rank=rank)
+    pod = pod_of(in_its_place(client, snapshot), node=node, rank=rank)
     remote = Remote(client, snapshot.record.namespace, pod.name)
     chosen = "" if rank is None else str(rank)
     code = _relay_streams(remote, command_of("beside", NODE, chosen, *command))
@@ -148,7 +162,7 @@ def _binary(stream: Any) -> BinaryIO:
 
 def kill_pod(client: Client, snapshot: RunSnapshot, node: str, *, is_graceful: bool) -> None:
     """Delete the pod of a node: without grace, as if its machine were gone; with it, as a drain does."""
-    pod = pod_of(snapshot, node=node)
+    pod = pod_of(in_its_place(client, snapshot), node=node)
     client.delete(POD, pod.name, namespace=snapshot.record.namespace, grace_s=None if is_graceful else 0, uid=pod.uid)
 
 
@@ -176,7 +190,7 @@ def reaching(client: Client, snapshot: RunSnapshot, spot: PodPath, *, node: str 
     """A pod in which this spot can be reached: one of the run's own, else a helper pod where it lies in a storage."""
     record = snapshot.record
     try:
-        pod = pod_of(snapshot, node=node)
+        pod = pod_of(in_its_place(client, snapshot), node=node)
     except NotFound:
         if node is not None and not _is_node(record, node):
             raise
@@ -211,7 +225,7 @@ def _without_pods(snapshot: RunSnapshot) -> EngineError | NotFound:
 
 
 def _is_node(record: Record, node: str) -> bool:
-    return any(node == f"{role.name}-{index}" for role in record.job.roles for index in range(role.nodes))
+    return any(node == f"{role.name}-{index}" for role in record.job.roles for index in range(role.pods))
 
 
 def is_lasting(record: Record, path: str) -> bool:

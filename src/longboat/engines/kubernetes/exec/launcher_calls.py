@@ -67,12 +67,15 @@ def _is_number(name: str) -> bool:
 
 def _restart(facts: Mapping[str, Any]) -> dict[str, Any]:
     """An attempt that ended before this one in the same pod (`termination.EarlierEnd`)."""
-    texts = {name: value[:MOST_TEXT] for name, value in facts.items() if isinstance(value, str)}
-    replaced = facts.get("replaced")
+    known: dict[str, Any] = {name: value[:MOST_TEXT] for name, value in facts.items() if isinstance(value, str)}
+    known.update((name, value) for name, value in facts.items() if _is_sane(value))
+    replaced, spares = facts.get("replaced"), facts.get("spares")
     if isinstance(replaced, list):
-        names = [name[:MOST_TEXT] for name in replaced[:MOST_NODES] if isinstance(name, str)]
-        return {**texts, **{name: value for name, value in facts.items() if _is_sane(value)}, "replaced": names}
-    return {**texts, **{name: value for name, value in facts.items() if _is_sane(value)}}
+        known["replaced"] = [name[:MOST_TEXT] for name in replaced[:MOST_NODES] if isinstance(name, str)]
+    if isinstance(spares, dict):
+        pairs = list(spares.items())[:MOST_NODES]
+        known["spares"] = {node[:MOST_TEXT]: pod[:MOST_TEXT] for node, pod in pairs if isinstance(pod, str)}
+    return known
 
 
 def _rank(facts: Mapping[str, Any]) -> dict[str, Any]:

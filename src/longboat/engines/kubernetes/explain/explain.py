@@ -162,7 +162,7 @@ class RunInspector:
             workloads=tuple(workloads or ()),
             owners=(*owners, *(str(job["metadata"]["uid"]) for job in jobs or ())),
             missing=self.missing(),
-            nodes_wanted=record.job.nodes,
+            nodes_wanted=record.job.pods,
             is_gated=bool(held)
             and all(view.is_suspended for view in held)
             and not is_chained(record, self.snapshot.state),

@@ -38,7 +38,7 @@ class WaitingRun(msgspec.Struct, frozen=True):
 
     @property
     def lacks_pods(self) -> bool:
-        return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
+        return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.pods
 
     def with_ended(self, pods: Sequence[PodView]) -> WaitingRun:
         ended = tuple(pod for pod in pods_of_gang(self.record, pods).present if pod.attempt == self.state.attempt)

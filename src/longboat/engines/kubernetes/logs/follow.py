@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
+from longboat.core.jobs import Job
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.logs.lines import to_log_line
+from longboat.engines.kubernetes.logs.lines import PodLine, of_its_node, to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.records import Record, State
@@ -76,8 +77,9 @@ class ByteBudget:
 class NodeReading:
     """One node's log, read in a thread of its own into the queue."""
 
-    def __init__(self, log: NodeLog, out: queue.Queue[NodeReading | None], room: ByteBudget) -> None:
+    def __init__(self, log: NodeLog, job: Job, out: queue.Queue[NodeReading | None], room: ByteBudget) -> None:
         self.log = log
+        self._job = job
         self.lines: queue.SimpleQueue[list[LogLine]] = queue.SimpleQueue()
         self.error: Exception | None = None
         self.is_done = False
@@ -92,7 +94,7 @@ class NodeReading:
         log = self.log
         try:
             for batch in log.read(follow=True):
-                lines = [to_log_line(pod_line, role=log.role, node=log.node, attempt=log.attempt) for pod_line in batch]
+                lines = [self._named(pod_line) for pod_line in batch]
                 self._room.take(self, held_bytes(lines))
                 if self._stopped:
                     return
@@ -104,6 +106,10 @@ class NodeReading:
         finally:
             self.is_done = True
             self._out.put(None)
+
+    def _named(self, line: PodLine) -> LogLine:
+        log = self.log
+        return of_its_node(to_log_line(line, role=log.role, node=log.node, attempt=log.attempt), self._job)
 
     def take(self) -> list[LogLine]:
         """Take all queued lines. They count as held until `release`."""
@@ -186,7 +192,7 @@ class LiveLogs:
         if view.end is not None:
             over = self._over.setdefault(view.attempt, set())
             over.add(view.uid)
-            if len(over) == self._record.job.nodes:
+            if len(over) == self._record.job.pods:
                 self._looked = 0.0  # the attempt is over: its end need not wait for the next look
         self._queue.put(None)
 
@@ -265,7 +271,7 @@ class LiveLogs:
                 if log is None:
                     self._ignored.add(view.uid)
                 else:
-                    self._readings[view.uid] = NodeReading(log, self._queue, self._room)
+                    self._readings[view.uid] = NodeReading(log, self._record.job, self._queue, self._room)
 
     def _leave_silent(self, attempt: int, answering: set[str]) -> None:
         """Stop waiting for logs of earlier attempts on lost nodes: they must not hold this attempt's lines back."""

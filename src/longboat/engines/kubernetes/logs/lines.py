@@ -14,8 +14,12 @@ import re
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import NamedTuple
 
+import msgspec
+
+from longboat.core.jobs import Job
 from longboat.core.runs import LogLine
 from longboat.core.times import parse_time
+from longboat.engines.kubernetes.records import node_of_rank
 
 FOREIGN = ""
 """Key of lines that are not the launcher's; `seen` counts them too."""
@@ -135,6 +139,12 @@ def to_log_line(line: PodLine, *, role: str, node: str, attempt: int) -> LogLine
     marked = split_key(line.key)[1]
     attempt = attempt if marked is None else marked
     return LogLine(role=role, node=node, rank=rank, stream=stream, time=line.time, attempt=attempt, data=line.data)
+
+
+def of_its_node(line: LogLine, job: Job) -> LogLine:
+    """The line under the node of its rank: where spares take places, a pod plays one node after another."""
+    place = node_of_rank(job, line.rank) if job.spares and line.rank is not None else None
+    return line if place is None else msgspec.structs.replace(line, role=place[0], node=place[1])
 
 
 def take(line: PodLine, seen: MutableMapping[str, int]) -> bool:

@@ -14,14 +14,15 @@ from longboat.core.errors import LongboatError
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.follow import LiveLogs, list_pods, merged
 from longboat.engines.kubernetes.logs.lack_notices import GONE, KEPT, MACHINE, LackNotices
-from longboat.engines.kubernetes.logs.lines import PodLine, is_piece, lines_of_pod, split_key, to_log_line
+from longboat.engines.kubernetes.logs.lines import PodLine, is_piece, lines_of_pod, of_its_node, split_key, to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tail_lines
 from longboat.engines.kubernetes.logs.spool import LogSpool
 from longboat.engines.kubernetes.manifests.volumes import STORAGE
+from longboat.engines.kubernetes.observe.places import places_at, pod_playing
 from longboat.engines.kubernetes.observe.restarts import MOST_ATTEMPTS
 from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
-from longboat.engines.kubernetes.records import Record, State, ranks_of, replaced_nodes
+from longboat.engines.kubernetes.records import Record, State, node_of_rank, ranks_of, replaced_nodes
 from longboat.engines.shared.logfiles import last_lines
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
@@ -60,7 +61,12 @@ class RunLogs:
         self._lasting = ExitStack()
 
     def __enter__(self) -> RunLogs:
-        self._spool = self._lasting.enter_context(LogSpool(min(self._record.job.retries.last_attempt, MOST_ATTEMPTS)))
+        self._spool = self._lasting.enter_context(
+            LogSpool(
+                min(self._record.job.retries.last_attempt, MOST_ATTEMPTS),
+                self._node_of if self._record.job.spares else None,
+            )
+        )
         self._kept = LogSources(self._record, self._spool.folder, in_pod=self._in_pod, helper_pod=self._make_helper_pod)
         return self
 
@@ -96,12 +102,13 @@ class RunLogs:
         left = {view.node for view in views if view.is_replaced or view.is_killed}
         for number, node in replaced_nodes(self._record, state):
             role, _, index = node.rpartition("-")
-            if node not in left and self._is_wanted(role, int(index), number):
+            if self._pod_of(state, number, node) not in left and self._is_wanted(role, int(index), number):
                 self._read_rest(spool, state, number, node, {})
+        there = {view.node for view in started}
         for attempt, node, seen in absent:
             self._read_rest(spool, state, attempt, node, {key: n for key, n in seen.items() if "@" not in key})
             for number in state.restarted_in(attempt) if self._record.storage is not None else ():
-                if self._query.attempt in (None, number):
+                if self._query.attempt in (None, number) and self._pod_of(state, number, node) not in there - {node}:
                     own = {split_key(key)[0]: n for key, n in seen.items() if split_key(key)[1] == number}
                     self._read_rest(spool, state, number, node, own)
 
@@ -174,7 +181,17 @@ class RunLogs:
         query = self._query
         if query.attempt not in (None, attempt) or (query.roles and role not in query.roles):
             return False
+        if any(each.spares for each in self._record.job.roles if each.name == role):
+            return True  # which ranks the pod had is known by its lines alone
         return not query.ranks or bool(set(query.ranks) & set(ranks_of(self._record, role, index)))
+
+    def _node_of(self, rank: int) -> str | None:
+        place = node_of_rank(self._record.job, rank)
+        return None if place is None else place[1]
+
+    def _pod_of(self, state: State, number: int, node: str) -> str:
+        """The pod that played a node in an attempt, by the name that it was made with."""
+        return pod_playing(node, places_at(self._record.job, state.attempts, number))
 
     # live
 
@@ -199,11 +216,14 @@ class RunLogs:
         for log in live.unfinished:
             try:
                 lines, notice = self._kept.rest(log.attempt, log.node, log.log.seen, live.state)
-                yield from merged([_line(line, log) for line in log.log.unshown(lines)], self._query)
+                yield from merged([self._line(line, log) for line in log.log.unshown(lines)], self._query)
             except LongboatError as error:
                 notice = f"the end of the log of {log.node} cannot be read from the storage: {error.message}"
             if notice:
                 self._notice(notice)
+
+    def _line(self, line: PodLine, log: NodeLog) -> LogLine:
+        return of_its_node(to_log_line(line, role=log.role, node=log.node, attempt=log.attempt), self._record.job)
 
     # where else lines are
 
@@ -216,10 +236,6 @@ class RunLogs:
         from longboat.engines.kubernetes.exec.helper_pod import HelperPod
 
         return self._lasting.enter_context(HelperPod.of_run(self._client, self._record, [STORAGE]))
-
-
-def _line(line: PodLine, log: NodeLog) -> LogLine:
-    return to_log_line(line, role=log.role, node=log.node, attempt=log.attempt)
 
 
 def tail_of(client: Client, pod: str, lines: int = TAIL_LINES, *, namespace: str | None = None) -> str:

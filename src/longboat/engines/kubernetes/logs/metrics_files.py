@@ -56,7 +56,7 @@ def node_files(client: Client, snapshot: RunSnapshot, notice: Notice) -> list[No
         (attempt, f"{role.name}-{index}")
         for attempt in attempts
         for role in record.job.roles
-        for index in range(role.nodes)
+        for index in range(role.pods)
     ]
     pods = {(pod.attempt, pod.node): pod for attempt in attempts for pod in snapshot.pods_of(attempt)}
     files: dict[tuple[int, str], NodeFile] = {}

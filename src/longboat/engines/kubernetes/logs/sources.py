@@ -16,7 +16,7 @@ from longboat.core.errors import LongboatError, NotFound
 from longboat.engines.kubernetes.logs.lines import FOREIGN, LogGap, Parser, PodLine, place_of, split_key, take
 from longboat.engines.kubernetes.logs.spool import append
 from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, node_of_rank
 from longboat.engines.shared.logfiles import Reader, Source
 from longboat.kubeapi.errors import Unreachable
 
@@ -137,7 +137,14 @@ class LogSources:
         if pod is not None:
             yield lambda: self.of_pod(attempt, node, pod), True
         number = split_key(key)[1]
-        yield lambda: self.of_storage(attempt if number is None else number, node), False
+        of = self._node_of(key, node)
+        yield lambda: self.of_storage(attempt if number is None else number, of), False
+
+    def _node_of(self, key: str, node: str) -> str:
+        """The node under which a stream is kept: of a rank its own, whichever pod it was in."""
+        rank, _ = place_of(key)
+        place = node_of_rank(self._record.job, rank) if self._record.job.spares and rank >= 0 else None
+        return node if place is None else place[1]
 
     def rest(self, attempt: int, node: str, seen: dict[str, int], state: State) -> tuple[Iterator[PodLine], str]:
         """Remaining lines of a node whose pod is gone, without those seen, and a notice for the user."""
@@ -170,12 +177,15 @@ class LogSources:
             except LongboatError:
                 pass
         for mark in ("", *marks):
-            try:
-                copies = self.of_storage(int(mark[1:]) if mark else attempt, node)
-                if copies is not None:
-                    yield from self._unseen(copies, seen, mark, is_over=pod is None)
-            except LongboatError:
-                continue
+            number = int(mark[1:]) if mark else None
+            nodes = {self._node_of(key, node) for key in seen if _mark_of(key) == number} or {node}
+            for of in sorted(nodes):
+                try:
+                    copies = self.of_storage(attempt if number is None else number, of)
+                    if copies is not None:
+                        yield from self._unseen(copies, seen, mark, is_over=pod is None)
+                except LongboatError:
+                    continue
 
     def _unseen(self, copies: LogCopies, seen: dict[str, int], mark: str, *, is_over: bool) -> Iterator[PodLine]:
         for name in copies.streams():

@@ -12,7 +12,7 @@ import os
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from longboat.bundles.disk import errors_explained, write_all
@@ -20,6 +20,7 @@ from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.lines import FOREIGN, PodLine, split_key
 from longboat.engines.shared.logfiles import Reader, Source, sources
 
+NodeOf = Callable[[int], "str | None"]
 _RECORD = struct.Struct("<QQ")
 _HELD = 4 << 20
 _FEW = 200
@@ -39,9 +40,11 @@ class _File:
 class LogSpool:
     """Not for several threads at once, unless each writes nodes of its own and `part` is theirs."""
 
-    def __init__(self, most_attempts: int = 0) -> None:
-        """`most_attempts`: the highest number of one; what a pod marks with another is taken for its own."""
+    def __init__(self, most_attempts: int = 0, node_of: NodeOf | None = None) -> None:
+        """`most_attempts`: the highest number of one; what a pod marks with another is taken for its own.
+        `node_of`: the node of a rank, where pods play others than their own."""
         self._most_attempts = most_attempts
+        self._node_of = node_of
         with errors_explained(tempfile.gettempdir()):
             self.folder = Path(tempfile.mkdtemp(prefix="longboat-logs-"))
 
@@ -56,7 +59,7 @@ class LogSpool:
         folder = self.folder / str(attempt) / node / "logs"
         with errors_explained(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-        return SpooledNode(folder, self._most_attempts)
+        return SpooledNode(folder, self._most_attempts, self._node_of)
 
     def attempts(self) -> list[int]:
         return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdecimal())
@@ -100,8 +103,9 @@ def _allow_open_files(wanted: int) -> None:
 class SpooledNode:
     """The logs of one node's pod, each attempt's in the folder of that attempt."""
 
-    def __init__(self, folder: Path, most_attempts: int = 0) -> None:
+    def __init__(self, folder: Path, most_attempts: int = 0, node_of: NodeOf | None = None) -> None:
         self.folder = folder
+        self._node_of = node_of
         self._most_attempts = most_attempts
         self._paths: dict[str, Path] = {}
         self._files: dict[str, _File] = {}
@@ -133,7 +137,9 @@ class SpooledNode:
         stream, number = split_key(key)
         place, attempt = self.folder, int(self.folder.parts[-3])
         if number is not None and attempt < number <= self._most_attempts:
-            place = self.folder.parents[2] / str(number) / self.folder.parts[-2] / "logs"
+            rank = stream.partition(".")[0]
+            node = self._node_of(int(rank)) if self._node_of is not None and rank.isdigit() else None
+            place = self.folder.parents[2] / str(number) / (node or self.folder.parts[-2]) / "logs"
             place.mkdir(parents=True, exist_ok=True)
             if not stream[0].isdecimal():  # an attempt that did not come together in this pod has another pod too
                 stream = f"{stream.partition('.')[0]}-{attempt}.{stream.partition('.')[2]}"

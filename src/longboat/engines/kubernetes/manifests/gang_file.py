@@ -89,6 +89,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "plan": _shared_plan(record, layout),
         "roles": {role.name: _role(record, role, _nodes_of(layout, role)) for role in job.roles},
         "nodes": _nodes(job, layout),
+        **_spares(record, layout),
         "rank_env": _shared(rank.env for node in layout.nodes for rank in node.ranks),
         "deciding": list(job.ends),
         "timeout_s": timeout_s,
@@ -231,6 +232,17 @@ def _nodes(job: Job, layout: Layout) -> list[dict[str, Any]]:
             entry["command"] = node.command
         nodes.append(entry)
     return nodes
+
+
+def _spares(record: Record, layout: Layout) -> dict[str, Any]:
+    """Spare nodes, without ranks. Their setup sees the variables of their role's last node."""
+    addresses = names.spare_addresses(record.job, record.name, layout.attempt, record.workload)
+    nodes = {node["role"]: node for node in _nodes(record.job, layout)}
+    spares = []
+    for name, address in addresses.items():
+        role, _, index = name.rpartition("-")
+        spares.append({"role": role, "index": int(index), "address": address, "env": nodes[role]["env"]})
+    return {"spares": spares} if spares else {}
 
 
 def _shared(envs: Iterable[Mapping[str, str]]) -> dict[str, str]:

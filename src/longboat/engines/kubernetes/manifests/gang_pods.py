@@ -23,7 +23,7 @@ def gang_pods(record: Record, attempt: int, claims: Claims) -> tuple[Pod, ...]:
     for role, template in zip(record.job.roles, templates):
         metadata = {**template["metadata"], "name": role.name, "namespace": record.namespace}
         pod = pod_of({"metadata": metadata, "spec": template["spec"]}, claims)
-        pods += [msgspec.structs.replace(pod, name=f"{role.name}-{index}") for index in range(role.nodes)]
+        pods += [msgspec.structs.replace(pod, name=f"{role.name}-{index}") for index in range(role.pods)]
     return tuple(pods)
 
 

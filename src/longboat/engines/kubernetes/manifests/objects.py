@@ -192,7 +192,7 @@ def _budget(record: Record) -> Object:
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": record.name},
-        "spec": {"minAvailable": record.job.nodes, "selector": selector},
+        "spec": {"minAvailable": record.job.pods, "selector": selector},
     }
 
 

@@ -184,7 +184,7 @@ def claims(job: Job, namespace: str) -> list[Object]:
             namespace,
             size=volume.size or 0,
             storage_class=volume.storage_class,
-            access=volume.access or ("ReadWriteMany" if job.nodes > 1 else "ReadWriteOnce"),
+            access=volume.access or ("ReadWriteMany" if job.pods > 1 else "ReadWriteOnce"),
         )
         for name, volume in sorted(made.items())
     ]

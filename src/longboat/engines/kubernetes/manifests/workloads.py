@@ -78,8 +78,8 @@ def _jobset(record: Record, attempt: int, labels: Mapping[str, str], suspended: 
 def _job_spec(record: Record, role: Role, attempt: int, labels: Mapping[str, str]) -> Object:
     return {
         "completionMode": "Indexed",
-        "completions": role.nodes,
-        "parallelism": role.nodes,
+        "completions": role.pods,
+        "parallelism": role.pods,
         **_replacement(record),
         "podReplacementPolicy": "Failed",
         "template": pod_template(record, role, attempt, labels=labels),

@@ -197,7 +197,7 @@ def is_stuck(pod: PodView, now: float) -> bool:
 def _with_failed(client: Client, snapshot: RunSnapshot, jobs: Sequence[Object] | None) -> RunSnapshot:
     """Failed indexes of Jobs (of a JobSet: of its Jobs), read only where pods are missing."""
     state, record = snapshot.state, snapshot.record
-    if state.is_final or not 0 < len(snapshot.pods_of(state.attempt)) < record.job.nodes:
+    if state.is_final or not 0 < len(snapshot.pods_of(state.attempt)) < record.job.pods:
         return snapshot
     if jobs is None:
         try:

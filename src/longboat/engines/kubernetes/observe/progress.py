@@ -9,7 +9,7 @@ from longboat.core.jobs import Value
 from longboat.core.runs import Phase, RankStatus
 from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.records import expected_nodes, replaces_pods
+from longboat.engines.kubernetes.records import all_pods, expected_nodes, replaces_pods
 from longboat.metrics.usage import usage_of
 
 FACTS = 12  # lines of `status`; of a large gang the first show what happens
@@ -24,10 +24,9 @@ class Progress(Value, frozen=True):
 
 def progress_of(snapshot: RunSnapshot) -> Progress:
     """Progress of the current attempt, which has not ended."""
-    job = snapshot.record.job
     attempt = snapshot.state.attempt
     pods = snapshot.pods_of(attempt)
-    wanted = expected_nodes(job)
+    wanted = members_of(snapshot)
     begun = {pod.node for pod in pods if pod.is_started}
     if begun >= set(wanted):
         starts = [pod.started for pod in pods if pod.started is not None]
@@ -51,6 +50,26 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
     return Progress(phase="pending", reason=_starting_reason(pods, wanted))
 
 
+def members_of(snapshot: RunSnapshot) -> list[str]:
+    """Pods that make up the gang, node 0 first. Where spares took places that are as many of each role as it has nodes:
+    which of them plays which node is known to their launchers, and those that are well are taken to be in it."""
+    job = snapshot.record.job
+    natural = expected_nodes(job)
+    if not job.spares or snapshot.state.phase != "running":
+        return natural  # its ranks have not started: no spare takes a place before that
+    pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
+    members: list[str] = []
+    for role in job.roles:
+        names = [f"{role.name}-{index}" for index in range(role.pods)]
+        names.sort(key=lambda name: (name != natural[0], not _is_well(pods.get(name))))  # else in their order
+        members += names[: role.nodes]
+    return sorted(members, key=all_pods(job).index)
+
+
+def _is_well(pod: PodView | None) -> bool:
+    return pod is not None and pod.is_started and (pod.end is None or not (pod.end.exit_code or pod.end.cause))
+
+
 def awaited_members(snapshot: RunSnapshot) -> list[str]:
     """Members of a gang that runs whose pods are made anew by their Jobs: not there yet, or not started.
 
@@ -59,7 +78,7 @@ def awaited_members(snapshot: RunSnapshot) -> list[str]:
     if snapshot.state.phase != "running" or not replaces_pods(snapshot.record):
         return []
     there = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
-    members = [member for member in expected_nodes(snapshot.record.job)[1:] if member not in snapshot.failed_nodes]
+    members = [member for member in members_of(snapshot)[1:] if member not in snapshot.failed_nodes]
     late = [member for member in members if member not in there or _is_late(there[member])]
     return late if there else []
 

@@ -91,8 +91,10 @@ def with_restarts(attempts: Iterable[Attempt], pods: PodAttempts, *, is_last: bo
 
 def _restarted(number: int, started: float, running: float | None, pods: PodAttempts) -> Attempt:
     end = pods.earlier.get(number - 1)
-    replaced = end.replaced if end is not None else ()
-    return Attempt(number=number, started=started, restart="in-place", replaced=replaced, running=running)
+    replaced, spares = (end.replaced, end.spares) if end is not None else ((), {})
+    return Attempt(
+        number=number, started=started, restart="in-place", replaced=replaced, spares=spares, running=running
+    )
 
 
 def _failure(end: EarlierEnd) -> Failure | None:

@@ -107,7 +107,7 @@ class RunCopies:
             return None
         if _needs_more(seen, now):
             return None
-        if not 0 < len(seen.pods_of(seen.state.attempt)) < seen.record.job.nodes:
+        if not 0 < len(seen.pods_of(seen.state.attempt)) < seen.record.job.pods:
             return seen
         return with_failed(seen, failed_members(workloads, seen.state.attempt))
 

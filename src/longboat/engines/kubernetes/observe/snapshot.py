@@ -201,7 +201,8 @@ def pods_of_gang(record: Record, pods: Iterable[PodView]) -> RunPods:
     for pod in pods:
         if pod.node == first:
             continue
-        if (pod.attempt, pod.node) in members and _is_too_late(pod, heads.get(pod.attempt)):
+        is_later = (pod.attempt, pod.node) in members or _is_spare(record, pod, heads.get(pod.attempt))
+        if is_later and _is_too_late(pod, heads.get(pod.attempt)):
             late.append(pod)
         elif pod.is_replaced or (pod.is_killed and LAUNCHER_KILLED_CODE in exits):
             replaced.append(pod)
@@ -209,6 +210,15 @@ def pods_of_gang(record: Record, pods: Iterable[PodView]) -> RunPods:
         else:
             present.append(pod)
     return RunPods(present=tuple(present), replaced=tuple(replaced), late=tuple(late))
+
+
+def _is_spare(record: Record, pod: PodView, head: PodView | None) -> bool:
+    """Whether it was made as a spare, or may be one by now: others have taken places."""
+    if not record.job.spares:
+        return False
+    said = head.end.said if head is not None and head.end is not None else None
+    nodes = next((role.nodes for role in record.job.roles if role.name == pod.role), 0)
+    return pod.index >= nodes or (said is not None and any(end.spares for end in said.restarts))
 
 
 def _is_too_late(pod: PodView, head: PodView | None) -> bool:

@@ -57,6 +57,7 @@ class EarlierEnd(Value, frozen=True):
     resumed_from: str | None = None
     step: int | None = None
     replaced: tuple[str, ...] = ()  # members that had other pods in the attempt after it
+    spares: dict[str, str] = {}  # of these, whose place a spare took: the name that its pod was made with
 
 
 class NodeEnd(Value, frozen=True):

@@ -19,7 +19,7 @@ from longboat.core.jobs import Job, Value
 from longboat.core.runs import Failure, latest_step
 from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.node_loss import NODE_LOST, vanished_on_lost_host
-from longboat.engines.kubernetes.observe.progress import ended_ranks, facts_of
+from longboat.engines.kubernetes.observe.progress import ended_ranks, facts_of, members_of
 from longboat.engines.kubernetes.observe.restarts import PodAttempts, with_restarts
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
@@ -44,10 +44,11 @@ def is_over(snapshot: RunSnapshot, attempt: int) -> bool:
     pods = snapshot.pods_of(attempt)
     if any(pod.end is None for pod in pods):
         return False
-    members = expected_nodes(snapshot.record.job)
+    members = members_of(snapshot)
     missing = set(members) - {pod.node for pod in pods}
     if members[0] not in missing:  # with node 0 ends the attempt: who is still replaced has nothing to take part in
         missing -= {pod.node for pod in snapshot.replaced if pod.attempt == attempt}
+        missing = set() if snapshot.record.job.spares and snapshot.state.phase == "running" else missing
     if not missing:
         return True
     if any(pod.is_lost for pod in pods) and attempt == snapshot.state.attempt:
@@ -103,7 +104,7 @@ def _with_loss(verdict: AttemptOutcome, snapshot: RunSnapshot, attempt: int) -> 
         return verdict
     pods = snapshot.pods_of(attempt)
     lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
-    gone = [member for member in expected_nodes(snapshot.record.job) if member not in {pod.node for pod in pods}]
+    gone = [member for member in members_of(snapshot) if member not in {pod.node for pod in pods}]
     origin = lost[0] if lost else vanished_on_lost_host(snapshot, gone)
     if not origin:
         return verdict

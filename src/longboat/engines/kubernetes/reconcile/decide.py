@@ -25,7 +25,7 @@ from longboat.engines.kubernetes.observe.node_loss import (
     silence_words,
     with_losses,
 )
-from longboat.engines.kubernetes.observe.progress import Progress, awaited_members, progress_of
+from longboat.engines.kubernetes.observe.progress import Progress, awaited_members, members_of, progress_of
 from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
@@ -52,7 +52,7 @@ from longboat.engines.kubernetes.reconcile.survivors import (
     size_actions,
     survivor_deadline,
 )
-from longboat.engines.kubernetes.records import State, expected_nodes
+from longboat.engines.kubernetes.records import State
 from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure, stop_note
 from longboat.storage.fences import fenced_by
 
@@ -274,8 +274,9 @@ def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> Stat
 def _trouble(snapshot: RunSnapshot, now: float) -> tuple[Failure | None, float | None]:
     """A container that cannot start ends the attempt once it is clear; else when that will be."""
     late: list[tuple[float, PodView]] = []
+    members = members_of(snapshot)
     for pod in snapshot.pods_of(snapshot.state.attempt):
-        if pod.trouble is not None and pod.end is None and not pod.is_started:
+        if pod.node in members and pod.trouble is not None and pod.end is None and not pod.is_started:
             patience = TROUBLE_S if pod.trouble.is_final else SLOW_TROUBLE_S
             late.append((pod.created + patience, pod))
     if not late:
@@ -310,7 +311,8 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
     noted = _replace(state, reason="is being stopped")
     awaited = awaited_members(snapshot)
-    have_started = all(node in awaited or (node in pods and pods[node].is_started) for node in expected_nodes(job))
+    members = members_of(snapshot)
+    have_started = all(node in awaited or (node in pods and pods[node].is_started) for node in members)
     late = [pod for pod in pods.values() if pod.node in awaited and pod.deleting_since is None]
     drops = tuple(Delete(pod=pod.name, uid=pod.uid) for pod in late)  # nobody waits for their starts any more
     if not have_started:  # no rank has started: that takes all of them

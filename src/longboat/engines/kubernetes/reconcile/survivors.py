@@ -13,7 +13,7 @@ from longboat.core.jobs import Value
 from longboat.engines.kubernetes.gate.departure import asks_to_save, is_due
 from longboat.engines.kubernetes.gate.resizing import writer_to_ask
 from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reachable
-from longboat.engines.kubernetes.observe.progress import awaited_members
+from longboat.engines.kubernetes.observe.progress import awaited_members, members_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.actions import Action, AskToSave, EndForSize, Resize
@@ -48,7 +48,7 @@ def dead_members(snapshot: RunSnapshot) -> list[str]:
     """Members of the attempt under way that ended in failure, were lost, or whose pods are gone."""
     state = snapshot.state
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
-    return [member for member in expected_nodes(snapshot.record.job) if _is_dead(member, pods, snapshot)]
+    return [member for member in members_of(snapshot) if _is_dead(member, pods, snapshot)]
 
 
 def _is_dead(member: str, pods: dict[str, PodView], snapshot: RunSnapshot) -> bool:
@@ -77,6 +77,8 @@ def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
         if end.said.started is None and snapshot.record.checkpoint_store is None:
             has_met = False  # taken away after a restart in place, when another one had not come back yet
         is_closing = has_met and any(pod.end is None and _was_there(pod, end) for pod in pods.values())
+        if _are_spares([pod for pod in pods.values() if pod.end is None], snapshot, end):
+            return SurvivorDeadline(tell_at=end.ended + SETTLING_S, drop_at=end.ended + LINGER_S, grace_s=0.0)
         due = end.ended + max(CLOSING_S if is_closing else 0.0, grace_s + LINGER_S)
         return SurvivorDeadline(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)
     dead = dead_members(snapshot)
@@ -85,6 +87,13 @@ def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
     wait_s = min(_wait_s(pods.get(member), grace_s) for member in dead)
     tell_at = snapshot.state.broken + wait_s
     return SurvivorDeadline(tell_at=tell_at, drop_at=tell_at + grace_s + TELL_S, grace_s=grace_s)
+
+
+def _are_spares(left: Sequence[PodView], snapshot: RunSnapshot, first: PodEnd) -> bool:
+    """Whether who is left are spares that have not heard of the end: nobody ever needed them, and they keep nothing."""
+    nodes = {role.name: role.nodes for role in snapshot.record.job.roles}
+    is_natural = first.said is not None and not any(end.spares for end in first.said.restarts)
+    return bool(left) and is_natural and all(pod.index >= nodes.get(pod.role, 0) for pod in left)
 
 
 def _was_there(pod: PodView, first: PodEnd) -> bool:
@@ -141,7 +150,7 @@ def settling_s(snapshot: RunSnapshot, now: float) -> float:
     # One that is cut off but alive ends its ranks by itself when it has heard nothing of the others for a while.
     cut_off_s = max(silent) + LINE_LOST_S + job.grace_s + SETTLING_S - now if silent and job.nodes > 1 else 0.0
     is_removed = any(attempt.number == state.attempt and attempt.failure is not None for attempt in state.attempts)
-    vanished = [member for member in expected_nodes(job) if member not in pods]
+    vanished = [member for member in members_of(snapshot) if member not in pods]
     if is_removed or state.started is None or _is_end_known(snapshot, vanished):
         return max(0.0, cut_off_s)
     return max(cut_off_s, job.grace_s + SETTLING_S)

@@ -152,7 +152,7 @@ def _gpu_problems(seats: list[_Seat], capabilities: ClusterFacts) -> list[Proble
 
 
 def _no_gpus(asking: list[_Seat], capabilities: ClusterFacts) -> Problem:
-    wanted = sum(seat.role.nodes * seat.gpus.count for seat in asking)
+    wanted = sum(seat.role.pods * seat.gpus.count for seat in asking)
     reason = f"it asks for {counted(wanted, 'GPU')} ({_shape(asking)}) and there are 0: no node offers a GPU resource"
     dark = [use.node.name for use in capabilities.nodes or () if any(label in use.node.labels for label in _CARDS)]
     hint = "nearest that fits: `gpus: 0`"
@@ -169,8 +169,8 @@ def _gpu_counts(asking: list[_Seat]) -> list[Problem]:
         name: sum(count for key, count in room.ever.items() if is_gpu_resource(key)) for name, room in nodes.items()
     }
     have, most = sum(counts.values()), max(counts.values(), default=0)
-    wanted = sum(seat.role.nodes * seat.gpus.count for seat in asking)
-    alone = [seat for seat in asking if _placed(seat) < seat.role.nodes]
+    wanted = sum(seat.role.pods * seat.gpus.count for seat in asking)
+    alone = [seat for seat in asking if _placed(seat) < seat.role.pods]
     if wanted <= have and not alone:
         return []
     reason = f"it asks for {counted(wanted, 'GPU')} ({_shape(asking)}) and there are {have}"
@@ -192,7 +192,7 @@ def _nearest_gpus(seat: _Seat) -> str:
         return "nearest that fits: `gpus: 0`"
     if each <= most:
         return f"nearest that fits: `nodes: {_placed(seat)}` with `gpus: {each}` each"
-    nodes = min(-(-seat.role.nodes * each // most), times(seat.rooms, {resource: most}))
+    nodes = min(-(-seat.role.pods * each // most), times(seat.rooms, {resource: most}))
     return f"nearest that fits: `nodes: {nodes}` with `gpus: {most}`" + (" each" if nodes > 1 else "")
 
 
@@ -201,11 +201,11 @@ def _size_problems(seats: list[_Seat], resource: str, show: Callable[[int], str]
     asking = [seat for seat in seats if resource in seat.needs]
     if not asking:
         return []
-    nodes = sum(seat.role.nodes for seat in asking)
-    wanted = sum(seat.role.nodes * seat.needs[resource] for seat in asking)
+    nodes = sum(seat.role.pods for seat in asking)
+    wanted = sum(seat.role.pods * seat.needs[resource] for seat in asking)
     rooms = {room.name: room for seat in asking for room in seat.with_gpus}
     have = sum(room.has(resource) for room in rooms.values())
-    tight = [seat for seat in asking if times(seat.with_gpus, {resource: seat.needs[resource]}) < seat.role.nodes]
+    tight = [seat for seat in asking if times(seat.with_gpus, {resource: seat.needs[resource]}) < seat.role.pods]
     if not tight and wanted <= have:
         return []
     over = f"over {nodes} nodes" if nodes > 1 else "for its node"
@@ -278,11 +278,11 @@ def _joint_problems(seats: list[_Seat]) -> list[Problem]:
     """Each resource alone would fit, but not all of them on the same nodes."""
     problems: list[Problem] = []
     for seat in seats:
-        if times(seat.rooms, seat.needs) >= seat.role.nodes or not seat.rooms:
+        if times(seat.rooms, seat.needs) >= seat.role.pods or not seat.rooms:
             continue
         asked = ", ".join(_amount_text(name, count) for name, count in seat.needs.items() if name != PODS)
         count = times(seat.rooms, seat.needs)
-        nodes = f"{seat.role.nodes} nodes" if seat.role.nodes > 1 else "one node"
+        nodes = f"{seat.role.pods} nodes" if seat.role.pods > 1 else "one node"
         fits = counted(count, "time")
         reason = f"role {seat.role.name} asks for {nodes} of {asked} each, and such a node would fit {fits}"
         hint = f"nearest that fits: `nodes: {count}`" if count else f"nearest that fits: {_nearest_shape(seat)}"
@@ -353,7 +353,7 @@ def _amount_text(resource: str, count: int) -> str:
 
 
 def _shape(asking: list[_Seat]) -> str:
-    return " + ".join(f"{seat.role.nodes} x {each_words(seat.gpus)}" for seat in asking)
+    return " + ".join(f"{seat.role.pods} x {each_words(seat.gpus)}" for seat in asking)
 
 
 def _some(names: Sequence[str]) -> str:

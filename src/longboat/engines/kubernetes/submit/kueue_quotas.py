@@ -100,13 +100,13 @@ def _problem(
     job: Job, each: Mapping[str, Mapping[str, int]], resource: str, limits: tuple[int, int], queue: str
 ) -> list[Problem]:
     largest, all_flavors = limits
-    total = sum(role.nodes * each[role.name].get(resource, 0) for role in job.roles)
+    total = sum(role.pods * each[role.name].get(resource, 0) for role in job.roles)
     where = f"queue {queue} can never give more than"
     for role in job.roles:
         per_node = each[role.name].get(resource, 0)
-        if role.nodes * per_node > largest:
+        if role.pods * per_node > largest:
             given = f"{where} {_shown(resource, largest)}"
-            reason = f"{given} and role {role.name} asks for {_shown(resource, role.nodes * per_node)}"
+            reason = f"{given} and role {role.name} asks for {_shown(resource, role.pods * per_node)}"
             return [(reason, _nearest(per_node, resource, largest))]
     if total > all_flavors:
         reason = f"{where} {_shown(resource, all_flavors)} and the job asks for {_shown(resource, total)}"

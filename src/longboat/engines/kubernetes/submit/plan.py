@@ -34,6 +34,9 @@ def make_plan(submitter: Submitter, offer: PreparedRun) -> Plan:
         text = planned_role(role)
         reason = f"{record.images.get(role.name, '')} as {_workload(record)}"
         actions.append(Action(kind="start", what=text, reason=reason))
+        if role.spares:
+            reason = "prepares itself, holds what a node holds, and takes a lost node's place at once"
+            actions.append(Action(kind="start", what=f"{counted(role.spares, 'spare')} of {role.name}", reason=reason))
     if record.checkpoint_store is not None:
         actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
     if job.retries.count:

@@ -62,6 +62,7 @@ def workload_kind(job: Job, capabilities: ClusterFacts, *, queue: str | None, st
     if not capabilities.has_jobset:
         return "job"
     is_exposed = len(job.roles) > 1 and storage is None and queue is None
+    is_exposed = is_exposed or (job.spares > 0 and queue is None)  # a spare that has failed does not end the others
     may_use_jobs = not any(permission.need == "job" for permission in capabilities.denied)
     return "job" if is_exposed and may_use_jobs else "jobset"
 

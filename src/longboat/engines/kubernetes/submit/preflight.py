@@ -46,7 +46,8 @@ def check(
         problems += ask(capabilities)
     problems += _queue_problems(queue_of(job, settings), capabilities)
     problems += _chain_problems(job, planned_queue(job, settings or ClusterSettings(), capabilities))
-    problems += _elastic_problems(job, planned_queue(job, settings or ClusterSettings(), capabilities))
+    planned = planned_queue(job, settings or ClusterSettings(), capabilities)
+    problems += [*_elastic_problems(job, planned), *_spare_problems(job, planned)]
     problems += _account_problems(capabilities)
     problems += _data_problems(job)
     problems += _security_problems(job, capabilities, storage)
@@ -117,6 +118,14 @@ def _elastic_problems(job: Job, queue: str | None) -> list[Problem]:
         return []
     nodes = f"`nodes: {role.max_nodes}`, or drop the queue: `--set queue=null`"
     return [(f"`nodes` is a range, and queue {queue} of Kueue admits one size", nodes)]
+
+
+def _spare_problems(job: Job, queue: str | None) -> list[Problem]:
+    """Kueue counts pods that have to end for its quota; who takes whose place is not known to it."""
+    if not job.spares or queue is None:
+        return []
+    hint = "drop `spares`, or the queue: `--set queue=null`"
+    return [(f"`spares` are not kept in queue {queue} of Kueue, which would count them as work", hint)]
 
 
 def _queue_problems(wanted: str | None, capabilities: ClusterFacts) -> list[Problem]:

@@ -64,7 +64,7 @@ def _quota_problem(
     unstated = [role.name for role in roles if each[role.name] is None]
     if unstated:
         return _unstated(quota, key, resource, unstated[0]), None
-    wanted = sum(role.nodes * (each[role.name] or 0) for role in roles)
+    wanted = sum(role.pods * (each[role.name] or 0) for role in roles)
     most = amount(resource, hard)
     used = amount(resource, quota.used.get(key, "0"))
     if wanted > most:

@@ -17,6 +17,7 @@ import msgspec
 
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import Refused
+from longboat.core.guards.formats import PLAIN, SPARES
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, start_of, templates_of
 from longboat.engines.kubernetes.explain.admission_errors import admission_trouble
@@ -67,6 +68,7 @@ class Submitter:
         fields = pod_fields(job, settings, capabilities, queue=queue, run=name, uid=uid)
         kept = places(job, fields["storage"], run=name, uid=uid)
         return Record(
+            format=SPARES if offer.job.spares else PLAIN,
             name=name,
             uid=uid,
             job=job,

@@ -37,6 +37,15 @@ from longboat.engines.shared.secret_urls import redacted_job
 from longboat.engines.shared.secrets import read_secrets, unmasked
 
 
+def without_spares(job: Job) -> Job:
+    """The job as this machine runs it: a launcher that is lost is started again at once, beside the others."""
+    return msgspec.structs.replace(job, roles=tuple(msgspec.structs.replace(role, spares=0) for role in job.roles))
+
+
+def _spare_notices(job: Job) -> list[str]:
+    return ["`spares` are for clusters: on this machine a lost node is started again at once"] if job.spares else []
+
+
 class PreparedSubmission(Value, frozen=True):
     submission: Submission
     notices: list[str]  # what the user should know
@@ -65,17 +74,22 @@ class SubmissionPreparation:
         is_contained = containers.program is not None and all(role.image for role in submission.job.roles)
         here = self._localize(submission, is_contained=is_contained)
         containers = msgspec.structs.replace(containers, mounts=here.mounts)
+        spares = _spare_notices(submission.job)
         submission = msgspec.structs.replace(submission, job=here.job)
         problems = [*here.problems, *self._isolation_problems(), *_checkpoint_problems(submission)]
-        notices = [*here.notices, *check(here.job, machine, problems, containers), *layout_notices(here.job)]
+        notices = [
+            *here.notices,
+            *spares,
+            *check(here.job, machine, problems, containers),
+            *layout_notices(here.job),
+        ]
         return PreparedSubmission(
             submission=submission, notices=[*notices, *self._secret_notices(submission)], containers=containers
         )
 
     def _localize(self, submission: Submission, *, is_contained: bool = False) -> LocalizedJob:
-        return localize(
-            submission.job, self._folders, base=submission.base, exists=os.path.exists, is_contained=is_contained
-        )
+        job = without_spares(submission.job)
+        return localize(job, self._folders, base=submission.base, exists=os.path.exists, is_contained=is_contained)
 
     def _isolation_problems(self) -> list[Problem]:
         """Tried out only where runs may not start without."""

@@ -62,19 +62,23 @@ def go_on(state: LauncherState, order: dict[str, Any], is_terminated: bool) -> N
         "running_ns": since,
         "lines": counts,
         "ended": [*(before.get("ended") or []), _entry(state, order)],
+        "places": order.get("places", before.get("places") or {}),
     }
     _become(state, following, is_terminated)
 
 
 def join(state: LauncherState, under_way: dict[str, Any]) -> None:
-    """Become a member of the attempt under way, in a new pod that is prepared. Returns only where that cannot be."""
+    """Become a member of the attempt under way, or a spare of it, in a pod that is prepared. Returns only where that
+    cannot be."""
     plan = state.plan
+    before = plan.again or {}
     following = {
         "attempt": int(under_way["attempt"]),
-        "first": plan.attempt,
+        "first": int(before.get("first", plan.attempt)),
         "began": time.time(),
-        "lines": state.pod_log.lines() if state.pod_log else {},
+        "lines": {**(before.get("lines") or {}), **(state.pod_log.lines() if state.pod_log else {})},
         "ended": under_way["ended"],
+        "places": under_way.get("places") or {},
     }
     _become(state, following, False)
     state.failure = NodeFailure("lost", EXIT_LOST, "it cannot join attempt %d" % (following["attempt"] + 1))
@@ -89,7 +93,7 @@ def _become(state: LauncherState, following: dict[str, Any], is_terminated: bool
             os.kill(os.getpid(), signal.SIGTERM)  # it waits, blocked, for the next one
         empty = os.open(os.devnull, os.O_RDONLY)
         os.dup2(empty, 0)  # input that the submitter passes on is the first attempt's
-        env = {**os.environ, "JOB_COMPLETION_INDEX": str(plan.index)}
+        env = {**os.environ, "JOB_COMPLETION_INDEX": plan.pod.rpartition("-")[2]}
         words = ["--pod", os.path.dirname(plan.directory), plan.role, AGAIN]
         os.execve(sys.executable, [sys.executable, "-I", "-S", entry_point(), *words], env)
     except OSError as error:
@@ -106,8 +110,7 @@ def _first_start_ns(state: LauncherState) -> float:
 def _entry(state: LauncherState, order: dict[str, Any]) -> dict[str, Any]:
     """The attempt that has ended, in few words, and which members have other pods in the next one."""
     plan, ended = state.plan, order["ended"]
-    if order.get("replaced"):
-        ended = {**ended, "replaced": order["replaced"]}
+    ended = {**ended, **{key: order[key] for key in ("replaced", "spares") if order.get(key)}}
     started = [rank.started for rank in state.ranks if rank.started]
     steps = [rank.step for rank in state.ranks if rank.step is not None]
     return {
@@ -119,6 +122,12 @@ def _entry(state: LauncherState, order: dict[str, Any]) -> dict[str, Any]:
         "resumed_from": resumed_from(plan),
         "step": max(steps) if steps else None,
     }
+
+
+def places_in(root: str) -> dict[str, str]:
+    """Which pod plays which node in the attempt that goes on here. Raises OSError, ValueError."""
+    places = read_json(os.path.join(root, "node", NEXT)).get("places") or {}
+    return {str(pod): str(node) for pod, node in places.items()}
 
 
 def take_over(raw: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +152,7 @@ def take_over(raw: dict[str, Any]) -> dict[str, Any]:
     env = _renumbered(raw["env"], attempt)
     message = {
         "v": termination.VERSION,
+        "node": raw["node"],
         "attempt": attempt,
         "began": again["began"],
         "restarts": again["ended"][-termination.RESTARTS[-1] :],
