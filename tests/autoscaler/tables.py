@@ -159,6 +159,7 @@ def job(name: str, words: dict[str, Any]) -> dict[str, Any]:
     nodes = words.get("nodes", 1)
     spec = {"suspend": words.get("suspend", False), "parallelism": nodes, "completions": nodes, "template": template}
     meta = {"name": name, "namespace": "default", "labels": labels, "creationTimestamp": ago(words.get("age", "1m"))}
+    meta["annotations"] = words.get("annotations", {})
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec, "status": words.get("status", {})}
 
 

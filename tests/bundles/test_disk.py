@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from longboat.bundles.disk import explain, remove_tree, replace_file
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import BundleStore
+from longboat.clusters.offline.write import write_tar
 from longboat.core.errors import EngineError
+from longboat.engines.shared.files import write_bytes
 from tests.bundles.trees import make, on_small_disk
 
 
@@ -60,7 +63,9 @@ SCRIPT = """
 from pathlib import Path
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import BundleStore
+from longboat.clusters.offline.write import write_tar
 from longboat.core.errors import EngineError
+from longboat.engines.shared.files import write_bytes
 try:
     take(Path({root!r}), BundleStore(Path({disk!r}) / "store"))
 except EngineError as error:
@@ -130,3 +135,15 @@ def test_a_tree_with_locked_folders_is_removed() -> None:
                 os.chown(place, 65534, 65534)
         assert as_nobody(work) == "no error"
         assert not tree.exists()
+
+
+@pytest.mark.parametrize("write", [write_bytes, lambda path, data: write_tar({"a": data}, path)])
+def test_a_file_takes_no_devices_place(tmp_path: Path, write: Callable[[Path, bytes], None]) -> None:
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    with pytest.raises(EngineError, match="File exists"):
+        write(place, b"data")
+    assert place.is_fifo() and os.listdir(tmp_path) == ["pipe"]
+    place.unlink()
+    write(place, b"data")
+    assert place.is_file()

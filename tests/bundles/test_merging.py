@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.bundles import merging
-from longboat.bundles.merging import merge
+from longboat.bundles.merging import check_replaceable, merge
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.exec.pod_exec import settle
 from longboat.engines.shared.files import copy
@@ -127,3 +127,24 @@ def test_nothing_leaves_whatever_links_there_are(names: list[str], data: st.Data
             pass
         left = {str(path.relative_to(outside)): path.read_text() for path in outside.rglob("*") if path.is_file()}
         assert left == {"a": "mine", "b": "mine", "d/a": "mine"}
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR])
+def test_what_is_no_file_is_not_replaced(tmp_path: Path, kind: int) -> None:
+    """Root could put a file in the place of /dev/null."""
+    if kind == stat.S_IFCHR and os.getuid():
+        pytest.skip("needs root, to make a device")
+    make(tmp_path / "source", {"name": "text"})
+    (tmp_path / "target").mkdir()
+    os.mknod(tmp_path / "target" / "name", kind | 0o600, os.makedev(1, 3))
+    with pytest.raises(EngineError, match="target/name is a device, a pipe or a socket and is not replaced"):
+        merge(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert stat.S_IFMT((tmp_path / "target" / "name").lstat().st_mode) == kind
+    assert os.listdir(tmp_path / "target") == ["name"], "no draft is left"
+
+
+def test_links_of_the_system_are_not_replaced() -> None:
+    devices = os.open("/dev", os.O_RDONLY)
+    with pytest.raises(EngineError, match="/dev/stdout is a device"):
+        check_replaceable((devices, "stdout"), "/dev/stdout")
+    os.close(devices)

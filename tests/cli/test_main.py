@@ -194,8 +194,11 @@ def test_completion_of_commands() -> None:
 def test_ctrl_c_while_the_command_line_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     done = subprocess.run(
-        [sys.executable, "-c", "from longboat.__main__ import main; main()"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[0] = {str(tmp_path)!r}; from longboat.__main__ import main; main()",
+        ],
         capture_output=True,
         text=True,
         check=False,

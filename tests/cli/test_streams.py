@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,18 @@ def test_streams_that_are_not_needed_may_be_closed(longboat: Longboat, line: str
     assert done == code and "internal error" not in err and "Traceback" not in err, err
 
 
+def test_a_line_is_written_at_once_also_unbuffered(longboat: Longboat) -> None:
+    """Of commands that write to one file beside each other lines would be mixed up, and images set PYTHONUNBUFFERED."""
+    longboat.environment["PYTHONUNBUFFERED"] = "1"
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # it keeps writes apart
+    with reader, writer:
+        process = longboat.popen("run", "-d", "-n", "one", "--", "true", stdout=writer, stderr=writer)
+        assert process.wait() == 0
+        assert reader.recv(100) == b"one\n"
+        longboat.popen("status", "two", stdout=writer, stderr=writer).wait()
+        assert reader.recv(100) == b"error: no run named 'two'\n"
+
+
 @pytest.mark.parametrize(("value", "reason"), [(b"a\0b", "a NUL byte"), (b"a\xffb", "not UTF-8 text")])
 def test_a_secret_that_no_variable_can_hold_is_refused(longboat: Longboat, value: bytes, reason: str) -> None:
     (longboat.folder / "value").write_bytes(value)
@@ -70,7 +83,8 @@ def test_a_message_after_an_unfinished_line_has_a_line_of_its_own_where_both_go_
 
 @pytest.mark.parametrize("command", ["run -- true", "run train.py", "check train.py", "sweep train.py"])
 def test_a_current_folder_that_was_removed_is_said(longboat: Longboat, command: str) -> None:
-    code, err = shell(longboat, f"mkdir gone && cd gone && rmdir ../gone && exec $LB {command}")
+    code, err = shell(longboat, f"mkdir gone && cd gone && rmdir ../gone && exec $LB {command} >../out")
+    assert (longboat.folder / "out").read_text() == ""
     assert code == 202 and err.startswith("error: the current folder is not there any more\nhint: cd "), err
 
 

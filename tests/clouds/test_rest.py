@@ -112,11 +112,19 @@ def test_a_way_that_breaks_is_tried_again_where_there_was_one(pauses: list[float
 
 
 def test_a_pause_that_is_asked_for_is_bounded() -> None:
-    assert [rest._pause(text) for text in ("7", "99999", "9999999", "-1", "soon", "")] == [
+    assert [rest._pause(text) for text in ("7", "99999", "9999999", "-1", "soon", "", "\u00b2")] == [
         7.0,
         60.0,
         0.0,
         0.0,
         0.0,
         0.0,
+        0.0,
     ]
+
+
+def test_a_page_of_a_proxy_is_one_line() -> None:
+    page = b"<html>\n<head><title>502 Bad Gateway</title><style>\nb {}</style></head>\n<body>\n<p>try\nlater</p></body>"
+    fault = rest._fault(502, page)
+    assert (fault.code, fault.message) == ("HTTP 502", "502 Bad Gateway try later") and fault.is_passing
+    assert rest._fault(500, b"").message == "" and rest._fault(500, b"[1]").message == "[1]"

@@ -152,6 +152,14 @@ def test_a_checkpoint_again_replaces_the_one_before(outside: Path) -> None:
     assert len(list((outside / "checkpoints").iterdir())) == 1
 
 
+def test_a_metric_that_is_no_number_is_told(make_node: Make) -> None:
+    node = make_node(["python", "train.py"])
+    node.script("import longboat\nfor n in range(3): longboat.step(n, loss='low', acc=None, lr=[1, 2], f1=1)\n")
+    assert node.run() == 0
+    said = sorted(node.log("0.err").decode().splitlines())
+    assert said == [f"longboat: a metric is not a number but a {kind}, and is not kept" for kind in ("list", "str")]
+
+
 def test_only_rank_0_writes_checkpoints(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     with longboat.checkpoint(8) as folder:
@@ -194,7 +202,7 @@ def test_a_step_that_no_checkpoint_has_is_told(outside: Path, capsys: pytest.Cap
     for block in (longboat.checkpoint(number), longboat.sharded_checkpoint(number)):
         with block as folder:
             (Path(folder) / "model").write_text("x")
-        assert "a step is a whole number from 0 on" in capsys.readouterr().err
+        assert "steps count from 0" in capsys.readouterr().err
     assert not list(outside.glob("checkpoints/*step*"))
     assert trainer.resume_from() is None
 

@@ -34,6 +34,7 @@ from longboat.specs.read import read_job
 CHARACTERS = st.characters(exclude_categories=["Cs", "Cc"])
 TRICKY = st.sampled_from(["no", "08", "1e-3", "${A}", "$${", "a: b", "# x", "-", "\u2028x", "|", "'\"", "~"])
 WORDS = (st.text(CHARACTERS, min_size=1) | TRICKY).map(str.strip).filter(bool)
+PLACES = WORDS.filter(lambda place: rules.checkpoint_fault(place) is None)
 SCRIPTS = st.lists(WORDS | st.sampled_from(["\x1b[1m", "\r", "\x85", " x "]), min_size=1, max_size=3).map("\n".join)
 SCRIPTS = SCRIPTS.filter(str.strip)
 NAMES = st.from_regex(rules.NAME, fullmatch=True)
@@ -116,7 +117,7 @@ def jobs(draw: st.DrawFn) -> Job:
         volumes=tuple(draw(st.lists(VOLUMES, max_size=3, unique_by=lambda volume: volume.target))),
         data=tuple(draw(st.lists(DATA, max_size=2))),
         checkpoints=draw(
-            st.builds(Checkpoints, to=optional(WORDS), keep=st.integers(0, 9) | KEEPS, resume=optional(WORDS))
+            st.builds(Checkpoints, to=optional(PLACES), keep=st.integers(0, 9) | KEEPS, resume=optional(WORDS))
         ),
         artifacts=tuple(draw(st.lists(FOLDERS, max_size=2))),
         retries=draw(

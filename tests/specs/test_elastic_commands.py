@@ -54,6 +54,7 @@ def test_a_number_leaves_torchruns_command_alone() -> None:
     [
         ({"nodes": "2:8"}, 'found the text "2:8"', "write 2-8"),
         ({"nodes": "2..8"}, 'found the text "2..8"', "write 2-8"),
+        ({"nodes": "8..2"}, 'found the text "8..2"', "write 2-8"),
         ({"nodes": "8-2"}, "found 8 to 2 nodes, expected min <= max", ""),
         ({"nodes": {"min": 2}}, 'the field "max" is missing', ""),
         ({"nodes": {"min": 0, "max": 2}}, "nodes.min: found the number 0", ""),

@@ -50,12 +50,24 @@ def test_overrides(read: Reader) -> None:
         ("a.=2", "expected a path"),
         ("nodes=two", '--set nodes: nodes: found the text "two"'),
         ("nodes.x=2", "--set nodes.x: nodes is not a mapping here"),
+        (
+            "data.\u00b2.url=x",
+            "--set data.\u00b2.url: found '\u00b2' as the place in a list, expected a number from 0 to 0",
+        ),
         ("data.7.url=x", "--set data.7.url: found '7' as the place in a list, expected a number from 0 to 0"),
         ("data.x.url=x", "data"),
         ("env=[1", "--set env"),
+        ("roles.wroker.nodes=2", '--set roles.wroker.nodes: there is no role wroker; did you mean "worker"?'),
         ("roles.worker.gpus={cuont: 1}", "--set roles.worker.gpus: roles.worker.gpus.cuont: unknown field; did you"),
     ],
 )
 def test_bad_overrides(read: Reader, override: str, says: str) -> None:
     text = "run: x\nnodes: 1\ndata: []"
     assert says in read.says(text, overrides=[override])
+
+
+def test_a_role_more_is_nobodys_typing_mistake(read: Reader) -> None:
+    text = "run: x\nroles: {trainer: {nodes: 2}, ps: {}}"
+    assert "there is no role traner" in read.says(text, overrides=["roles.traner.nodes=4"])
+    assert [role.name for role in read.job(text, overrides=["roles.eval.nodes=1"]).roles] == ["trainer", "ps", "eval"]
+    assert len(read.job(text, overrides=["roles.trainers={nodes: 1}"]).roles) == 3

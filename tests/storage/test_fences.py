@@ -172,8 +172,8 @@ def test_asleep_between_the_look_and_the_rename(
         save(tmp_path, 4, 0, monkeypatch, "before")
     plain, calls = trainer._check_fence, []
 
-    def look(parent: str) -> None:
-        plain(parent)
+    def look(parent: str, number: int = 0) -> None:
+        plain(parent, number)
         calls.append(parent)
         if len(calls) == 2:  # the first look is at the beginning of the block
             monkeypatch.setattr(trainer, "_check_fence", plain)

@@ -21,8 +21,10 @@ from longboat.core.jobs import Serve
 from longboat.engines.engine import Submission
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.files import open_lock, try_lock
+from longboat.engines.shared.home import Home
 from longboat.serving.local.records import ServiceFolder, Version, WantedService
 from longboat.serving.local.services import LocalServices
+from longboat.sweeps.submit import create_sweep, place_of, record_of
 from longboat.web.views import scaling
 from longboat.web.views.logs import READ_BYTES
 from longboat.workbench.jobs import ServerOptions, bench_job
@@ -176,6 +178,22 @@ def test_runs_side_by_side(shown: AskedDashboard) -> None:
     assert shown.get("/api/compare?run=local/good").status == 400
 
 
+def test_a_sweep_is_stopped(shown: AskedDashboard, tmp_path: Path) -> None:
+    (tmp_path / "wait.py").write_text("import time\ntime.sleep(600)\n")
+    job = longboat.job(name="held", run="python wait.py", sweep={"x": [1, 2, 3], "parallel": 1})
+    submission = Submission(job=job, base=str(tmp_path), environment=shown.engine.environment)
+    record = record_of(Home(), shown.engine, submission, "held", place_of(shown.engine))
+    create_sweep(Home(), shown.engine, record)
+    assert shown.post("/api/sweeps/local/nothing/stop").status == 404
+    assert shown.post("/api/sweeps/local/held/stop").data == {"cluster": "local", "name": "held"}
+    deadline = time.monotonic() + 60
+    while (seen := shown.get("/api/sweeps/local/held").data)["phase"] == "running":
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.1)
+    assert seen["phase"] == "stopped" and len(seen["trials"]) < 3
+    assert shown.post("/api/sweeps/local/held/stop").status == 200, "it has ended already"
+
+
 @pytest.mark.parametrize("name", ["sweeps", "nodes", "queue", "services", "autoscaler", "clusters"])
 def test_every_list_is_answered_where_it_is_empty(shown: AskedDashboard, name: str) -> None:
     answer = shown.get(f"/api/{name}")
@@ -254,6 +272,7 @@ def test_read_only_changes_nothing(shown: AskedDashboard) -> None:
     other = AskedDashboard(Path(shown.engine.home.root), readonly=True)
     answer = other.post("/api/runs/local/good/remove")
     assert answer.status == 403 and "read-only" in answer.data["error"]
+    assert other.post("/api/sweeps/local/any/stop").status == 403
     page = other.get("/api/runs/local/good").data
     assert not any(page["may"].values())
 

@@ -50,7 +50,7 @@ def test_the_list_says_what_matters_of_a_run_at_work(page: Any, dashboard: Dashb
     dashboard.run("strange", STRANGE)
     row = row_of(page, "strange")
     row.locator(".why .warn").wait_for()
-    assert "loss" in row.locator(".why").inner_text()
+    assert "Loss was not a finite number" in row.locator(".why").inner_text()
     row.get_by_role("checkbox").check()
     page.keyboard.press("s")
     dialog = page.get_by_role("dialog")

@@ -45,7 +45,7 @@ def test_a_change_of_a_run_reaches_a_browser(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "uvicorn.py").write_text("raise ImportError('no', name='uvicorn')")
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['uvicorn'] = None\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "LONGBOAT_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "longboat", "ui", "--no-browser"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,12 +16,17 @@ pytest.importorskip("starlette", reason="the extra ui is not installed")
 import longboat
 from longboat.core.runs import REPLICA_OF, Attempt, RunStatus
 from longboat.engines.engine import Submission
+from longboat.engines.kubernetes.gate.decide import ClusterUsage
 from longboat.engines.local.engine import LocalEngine
+from longboat.fitting.model.nodes import NodeShape
+from longboat.fitting.model.pods import Pod, PodShape
+from longboat.metrics.values import Activity
 from longboat.web.events import EventLog
 from longboat.web.places import LOCAL, url_name
 from longboat.web.rows import changes, row_of
 from longboat.web.static_files import StaticFiles
 from longboat.web.views.curves import step_times, thinned
+from longboat.web.views.fleet import MOST_CELLS, cluster_nodes
 from longboat.web.wakeups import FIGURES_S, KnownFigures
 from longboat.web.watching import LONGEST_REST_S, Watchers, rest_after
 from tests.web.dashboards import AskedDashboard
@@ -154,6 +161,17 @@ def test_a_place_that_always_has_news_is_told_of_as_alive_too(monkeypatch: pytes
     assert asyncio.run(beats()) == 4  # a beat, the two events that were there, a beat
 
 
+@pytest.mark.parametrize(
+    ("has", "asked", "shown"), [(8, 3, 8), (0, 8, 8), (8, 3 << 60, MOST_CELLS), (3 << 60, 1, MOST_CELLS)]
+)
+def test_what_a_pod_asks_for_fills_no_page(has: int, asked: int, shown: int) -> None:
+    """Whoever may make pods can bind one to a node whose kubelet is gone, with any number of GPUs."""
+    pod = Pod(name="x", namespace="tenant", node="n", shape=PodShape(requests=(("nvidia.com/gpu", asked),)))
+    node = NodeShape(name="n", allocatable=(("nvidia.com/gpu", has),))
+    (row,) = cluster_nodes("lab", ClusterUsage(nodes=(node,), pods=(pod,)), Activity(), "ns")
+    assert len(row["gpus"]) == shown
+
+
 SLOW = """
 import os, sys, time
 import longboat
@@ -174,19 +192,20 @@ def test_a_run_at_work_tells_what_matters_of_it_in_the_list_too(tmp_path: Path) 
     job = longboat.job(name="slow", run="python train.py")
     engine.submit(Submission(job=job, base=str(tmp_path), run_id="slow", environment=engine.environment))
     try:
-        deadline, now = time.monotonic() + 60, 0.0
-        row = {}
+        deadline, row = time.monotonic() + 60, dict[str, Any]()
+        times = itertools.count(0.0, FIGURES_S["local"])
         while not {"findings", "steps_per_s", "checkpoint"} <= row.keys():
             assert time.monotonic() < deadline, row
-            (run,) = figures.add(engine.list(), now)
-            row, now = row_of(run, LOCAL), now + FIGURES_S["local"]
+            (run,) = figures.add(engine.list())
+            figures.ask(lambda: next(times))
+            row = row_of(run, LOCAL)
             time.sleep(0.1)
         assert "loss" in row["findings"][0] and row["checkpoint"].endswith("step-2")
         assert not {"findings", "checkpoint"} & row_of(engine.list()[0], LOCAL).keys()
     finally:
         engine.stop("slow")
         engine.wait("slow", timeout_s=60)
-    (ended,) = figures.add(engine.list(), now)
+    (ended,) = figures.add(engine.list())
     assert ended.is_final and ended.findings == ()
 
 
@@ -201,8 +220,14 @@ def test_one_run_at_a_time_is_looked_at_in_full(tmp_path: Path) -> None:
     figures = KnownFigures(Counting(tmp_path))
     runs = [msgspec.structs.replace(RUN, name=name, uid=name) for name in "abc"]
     runs.append(msgspec.structs.replace(RUN, name="waits", uid="w", phase="pending"))
+    assert figures.add(runs) == runs
     for look in range(4):
-        seen = figures.add(runs, float(look))
-    assert asked == ["a", "b", "c"] and [run.findings for run in seen] == [("slow",)] * 3 + [()]
-    figures.add(runs, FIGURES_S["local"])
+        figures.ask(lambda look=look: float(look))
+    assert asked == ["a", "b", "c"]
+    assert [run.findings for run in figures.add(runs)] == [("slow",)] * 3 + [()]
+    clock = iter([FIGURES_S["local"], FIGURES_S["local"] + 0.5])  # half a second: the next may be asked in five
+    figures.ask(lambda: next(clock))
+    figures.ask(lambda: FIGURES_S["local"] + 5.4)
     assert asked[3:] == ["a"]
+    figures.ask(lambda: FIGURES_S["local"] + 5.5)
+    assert asked[3:] == ["a", "b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+import msgspec
 import pytest
 
 from longboat.core.errors import UsageError
@@ -41,6 +42,8 @@ def test_boards_of_the_same_runs_are_the_same() -> None:
     assert not is_same(one, board_job(BoardSelection(runs="/r", names=("b",)), HOUR))
     named = ServerOptions(idle_s=60, port=7000, is_exact=True)
     there = board_job(BoardSelection(runs="/r", names=("a",)), named)
+    odd = msgspec.structs.replace(one, roles=(msgspec.structs.replace(one.roles[0], run="exec 'x"),))
+    assert not is_same(odd, one), "what a record says is anybody's word"
     assert is_same(there, one), "who names no port gets the one that is open, wherever it is"
     assert not is_same(one, there), "who names one gets that"
     assert is_same(there, there)

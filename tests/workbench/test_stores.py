@@ -11,6 +11,7 @@ from longboat.workbench.stores import stores_of
 from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.conftest import bench as bench
 from tests.engines.kubernetes.conftest import flavour as flavour
+from tests.storage.conftest import s3 as s3
 from tests.storage.realstores import Running
 
 

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from longboat.bundles import durable
-from longboat.core.errors import EngineError
+from longboat.core.errors import OUTPUT_WAITS, EngineError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _LEAST = 16384
 """Bytes. With less than a few blocks left not even a small file can be written."""
-WAITS = "output waits until"
-"""In what is said of a full disk: the run goes on once there is room."""
 _serial = itertools.count()
 
 
@@ -39,9 +37,9 @@ def full_disk(path: str) -> str | None:
         return None
     free = (there.f_bfree if os.geteuid() == 0 else there.f_bavail) * there.f_frsize
     if there.f_blocks and free < _LEAST:
-        return f"the disk of {path} is full: {WAITS} there is room"
+        return f"the disk of {path} is full: {OUTPUT_WAITS} there is room"
     if there.f_files and not there.f_favail:
-        return f"the disk of {path} can hold no more files: {WAITS} some are removed"
+        return f"the disk of {path} can hold no more files: {OUTPUT_WAITS} some are removed"
     return None
 
 

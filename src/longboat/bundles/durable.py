@@ -38,7 +38,7 @@ def write_file(path: str, data: bytes, *, temporary: str, mode: int = 0o600, is_
                 sync(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)
+        replace(temporary, path)
     except BaseException:
         try:
             os.unlink(temporary)
@@ -47,6 +47,19 @@ def write_file(path: str, data: bytes, *, temporary: str, mode: int = 0o600, is_
         raise
     if is_durable:
         sync_folder(os.path.dirname(path) or ".")
+
+
+def replace(temporary: str, path: str) -> None:
+    """Put a file in its place, but in no device's, pipe's or socket's, and in that of no link in /dev: root could, and
+    the machine would have no /dev/null any more. Raises OSError."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        mode = stat.S_IFREG
+    in_devices = os.path.dirname(os.path.abspath(path)) == "/dev"
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and not in_devices)):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    os.replace(temporary, path)
 
 
 def is_on() -> bool:

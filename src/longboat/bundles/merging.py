@@ -120,14 +120,27 @@ def _copy_file(source: tuple[int, str], target: tuple[int, str], shown: str) -> 
 
 
 def _put_in_place(temporary: str, target: tuple[int, str], shown: str) -> None:
-    """Renaming replaces a link itself, whatever it leads to."""
+    """Renaming replaces a link itself, whatever it leads to; devices, pipes and sockets are not replaced."""
     try:
+        check_replaceable(target, shown)
         os.rename(temporary, target[1], src_dir_fd=target[0], dst_dir_fd=target[0])
     except BaseException as error:
         os.unlink(temporary, dir_fd=target[0])
         if isinstance(error, IsADirectoryError):
             raise _in_the_way(shown, is_folder=False) from None
         raise
+
+
+def check_replaceable(target: tuple[int, str], shown: str) -> None:
+    """A file in the place of /dev/null would break the machine, for root may do it."""
+    try:
+        mode = os.lstat(target[1], dir_fd=target[0]).st_mode
+    except FileNotFoundError:
+        return
+    is_link_of_system = stat.S_ISLNK(mode) and os.path.dirname(os.path.abspath(shown)) == "/dev"  # /dev/stdout
+    if is_link_of_system or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+        hint = "name another destination, or - for stdout"
+        raise EngineError(f"{shown} is a device, a pipe or a socket and is not replaced", hint=hint)
 
 
 def _in_the_way(shown: str, *, is_folder: bool) -> EngineError:

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
 
-from longboat.bundles.disk import WAITS
 from longboat.cli.input.engine_option import placed
 from longboat.cli.output.log_printer import LinePrinter
 from longboat.cli.output.tables import show_metrics
 from longboat.cli.output.terminal import clean, paint, say
 from longboat.cli.output.times import show_duration
-from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
+from longboat.core.errors import OUTPUT_WAITS, RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
 from longboat.core.runs import LogQuery, RunStatus, latest_step
 from longboat.core.words import counted
 from longboat.engines.engine import Engine
@@ -214,7 +213,7 @@ class RunWatcher:
 
     def tell_waiting_output(self, run: RunStatus) -> None:
         """Print that a full disk holds up the output, once: the log alone would look like a hang."""
-        is_waiting = WAITS in run.reason
+        is_waiting = OUTPUT_WAITS in run.reason
         if is_waiting and not self.is_waiting and not self.quiet:
             self.tell(f"longboat: {run.name} is {run.phase}: {clean(run.reason)}")
         self.is_waiting = is_waiting

@@ -42,10 +42,10 @@ def report(error: BaseException) -> int:
         return INTERRUPTED_EXIT
     if isinstance(error, click.ClickException):
         error = from_click(error)
-    if isinstance(error, OSError) and error.filename is None and (reason := stdout_problem()):
-        error = lost_output(reason)
     if isinstance(error, OSError):
         error = from_system(error) or error
+    if isinstance(error, OSError) and error.filename is None and (reason := stdout_problem()):
+        error = lost_output(reason)
     if not isinstance(error, LongboatError):
         error = internal(error)
     elif wants_traceback():

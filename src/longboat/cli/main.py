@@ -189,8 +189,12 @@ def open_closed_streams() -> None:
 
 def call(args: list[str]) -> int:
     """Click's `main` without its error handling."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name in another encoding is shown, not a crash
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            is_unbuffered = stream.write_through  # PYTHONUNBUFFERED would write a line and its end apart
+            by_lines = stream.line_buffering or is_unbuffered
+            # A name in another encoding is shown, not a crash.
+            stream.reconfigure(errors="backslashreplace", line_buffering=by_lines, write_through=False)
     if COMPLETE_VAR in os.environ:
         from click.shell_completion import shell_complete
 

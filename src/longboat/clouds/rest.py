@@ -27,6 +27,7 @@ BROKEN = "NoConnection"
 """Code of a fault: there was no answer, or only a part of it."""
 _PASSING = (429, 500, 502, 503, 504)
 _BUSY = ("rateLimitExceeded", "userRateLimitExceeded")
+MOST_PAGE = 4096  # of a page that is no answer of the cloud: its words stand at its beginning
 Body = dict[str, Any]
 
 
@@ -125,7 +126,7 @@ def _place(url: str) -> tuple[str, str]:
 
 def _pause(text: str) -> float:
     """Seconds; a date is not understood, and no cloud writes one."""
-    return min(float(text), LONGEST_PAUSE_S) if text.isdigit() and len(text) < 6 else 0.0
+    return min(float(text), LONGEST_PAUSE_S) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
 
 
 def _lower(headers: Any) -> dict[str, str]:
@@ -147,8 +148,13 @@ def _fault(status: int, data: bytes) -> RestFault:
         body = json.loads(data)
         error = body["error"] if isinstance(body["error"], dict) else body
     except (ValueError, KeyError, TypeError):
-        return RestFault(status, f"HTTP {status}", data[:200].decode(errors="replace"))
+        return RestFault(status, f"HTTP {status}", _page_text(data[:MOST_PAGE].decode(errors="replace")))
     return fault_of(status, error)
+
+
+def _page_text(page: str) -> str:
+    """The words of a page that a proxy answered with, on one line."""
+    return " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split())[:200]
 
 
 def fault_of(status: int, error: Mapping[str, Any]) -> RestFault:

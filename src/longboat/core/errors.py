@@ -113,6 +113,9 @@ class CheckpointDamaged(EngineError):
     """`checkpoint verify` has found that a checkpoint is not what was written."""
 
 
+OUTPUT_WAITS = "output waits until"
+"""In what is said of a full disk: the run goes on once there is room."""
+
 RUN_TIMEOUT_EXIT = 207
 """Exit code of a run ended by its own `timeout`."""
 

@@ -97,7 +97,7 @@ def mpirun_processes(command: Command) -> int | None:
             starts = [place for place, word in enumerate(words) if place == 0 or word == ":"]
             parts = [words[start:end] for start, end in zip(starts, [*starts[1:], len(words)])]
             counts = [_flag(part, ("-np", "-n", "--np", "-c")) for part in parts]
-            known = [int(count) for count in counts if count is not None and count.isdigit()]
+            known = [int(count) for count in counts if count is not None and count.isdecimal()]
             return sum(known) if len(known) == len(parts) else None
     return None
 
@@ -147,7 +147,7 @@ def _role_notices(job: Job, name: str) -> Iterator[str]:
             ("--nnodes", shape.nodes, nodes, "nodes"),
             ("--nproc-per-node", shape.procs, role.procs, "procs"),
         ):
-            if said is not None and said.isdigit() and int(said) != count:
+            if said is not None and said.isdecimal() and int(said) != count:
                 yield (
                     f"role {name}: the command says {flag} {said} but the job has {field}: {count}; "
                     "torchrun follows the command"

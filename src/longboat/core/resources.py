@@ -76,7 +76,7 @@ def parse_duration(text: str) -> float:
     text = text.strip().lower()
     if len(text) > _MAX_TEXT or not re.match(DURATION_PATTERN, text):
         raise ValueError(DURATION)
-    if text[-1].isdigit():
+    if text[-1].isdecimal():
         return float(text)
     parts = re.findall(r"([0-9.]+)(ms|[smhd])", text)
     return sum(float(number) / 1000 if unit == "ms" else float(number) * _UNITS_S[unit] for number, unit in parts)
@@ -109,6 +109,6 @@ def parse_gpus(text: str) -> Gpus:
     if len(text) > 2 * _MAX_TEXT or not re.match(GPUS_PATTERN, text):
         raise ValueError(GPUS)
     kind, _, count = text.partition(":")
-    if kind.isdigit():
+    if kind.isdecimal():
         return Gpus(count=int(kind))
     return Gpus(count=int(count) if count else 1, type=kind)

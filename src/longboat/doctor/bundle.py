@@ -247,6 +247,8 @@ SUMMARIES: dict[str, tuple[Fact[Any], Callable[[Any], Object]]] = {
 
 def write_bundle(path: Path, files: Mapping[str, Any]) -> None:
     """A new archive that only its owner can read; whole or not at all. Raises EngineError."""
+    if path.exists() and not path.is_file():  # renamed onto by root, /dev/null would be a file
+        raise EngineError(f"{path}: not a file", hint="name another file: --bundle FILE")
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -61,7 +61,7 @@ def _say(latest: int, newest_only: bool) -> None:
     comes next from the object store. Before it is there, a short training's end would end this rank too."""
     folder, rank = os.environ.get("LONGBOAT_NODE_DIR"), os.environ.get("LONGBOAT_RANK", "")
     wish = {"at": latest, "newest_only": newest_only}
-    if not folder or not rank.isdigit() or _said == [wish]:
+    if not folder or not rank.isdecimal() or _said == [wish]:
         return
     place = os.path.join(folder, "follows-" + rank)
     try:
@@ -111,12 +111,12 @@ def _digest(marker: bytes | None) -> str | None:
 def _complete(parent: str) -> list[tuple[int, str, str]]:
     """Step, folder and digest of complete checkpoints that count: not those that an attempt wrote after a newer one
     had replaced it."""
-    attempts = [int(name[9:]) for name in _names(parent) if name.startswith(".attempt-") and name[9:].isdigit()]
+    attempts = [int(name[9:]) for name in _names(parent) if name.startswith(".attempt-") and name[9:].isdecimal()]
     newest = max(attempts or [0])
     accepted = _fields(os.path.join(parent, ".attempt-%d" % newest))[0].get("accepted") or []
     complete = []
     for name in _names(parent):
-        if not name.startswith("step-") or not name[5:].isdigit():
+        if not name.startswith("step-") or not name[5:].isdecimal():
             continue
         fields, data = _fields(os.path.join(parent, name, ".complete"), _MARKER_MAX)
         by, digest = fields.get("attempt"), _digest(data)

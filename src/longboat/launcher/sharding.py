@@ -52,8 +52,8 @@ class sharded_checkpoint:
         again = os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
         name = ".step-%d.a%d.%s.shards-%d.tmp" % (self._number, trainer._attempt(), again, _rounds[self._number])
         try:
-            _check_shared(parent)
             trainer._check_fence(parent, self._number)
+            _check_shared(parent)
             self._folder = os.path.join(parent, name)
             os.makedirs(self._folder, exist_ok=True)
             self._is_shared = True

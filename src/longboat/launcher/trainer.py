@@ -43,6 +43,7 @@ _trace = os.environ.get("LONGBOAT_TRACE_STEPS", "")  # in a drill: ATTEMPT:STEP,
 _HOLD_S = 60.0  # the kill comes within seconds; should it fail, the training goes on
 _stop_seen = False
 _listens = False
+_warned: set[str] = set()
 _files: dict[str, str] = {}  # by name: what is put into the checkpoint that is completed next
 
 
@@ -172,9 +173,9 @@ def _attempt() -> int:
 def _check_fence(parent: str, number: int = 0) -> None:
     """Raise OSError for a step that no checkpoint has, and if a newer attempt has written its fence, `.attempt-K`."""
     if not 0 <= number < 10**18:
-        raise OSError(0, "a step is a whole number from 0 on, of at most 18 digits")
+        raise OSError(0, "steps count from 0, with at most 18 digits")
     numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
-    newest = max([int(number) for number in numbers if number.isdigit()] or [-1])
+    newest = max([int(number) for number in numbers if number.isdecimal()] or [-1])
     if newest > _attempt():
         raise OSError(0, "attempt %d of the run has started, and this is attempt %d" % (newest + 1, _attempt() + 1))
 
@@ -336,18 +337,17 @@ def _number_of(value: Any) -> float | None:
     try:
         return float(value)
     except Exception:
+        if value is not None:
+            _warn("a metric is not a number but a %s, and is not kept" % type(value).__name__)
         return None
 
 
 def _number(names: tuple[str, ...], otherwise: int) -> int:
     for name in names:
         text = os.environ.get(name, "")
-        if text.isdigit():
+        if text.isdecimal():
             return int(text)
     return otherwise
-
-
-_warned: set[str] = set()
 
 
 def _warn(text: str) -> None:

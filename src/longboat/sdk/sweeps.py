@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longboat.core.errors import EngineError, LongboatError, NotFound, UsageError, WaitTimeout
+from longboat.core.guards.own_modules import own_program
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery, RunStatus
 from longboat.core.words import listing
 from longboat.engines.engine import Engine
@@ -43,11 +44,7 @@ REMOTE_LOOK_S = 1.0
 DRIVER_S = 2.0
 """How often whoever waits looks for a driver: a new one takes a second until it holds the lock."""
 
-_PROGRAM = (
-    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[2:] if root not in sys.path]; "
-    "from longboat.sdk.sweeps import main; main(sys.argv[1])"
-)
-"""Not `-m`: that would import from the folder the user happens to be in."""
+_PROGRAM = own_program("from longboat.sdk.sweeps import main; main(sys.argv[1])", first_root=2)
 
 
 class OpenSweep:

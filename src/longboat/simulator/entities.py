@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from longboat.autoscaler.model.snapshot import Pool
@@ -78,6 +79,13 @@ class SimulatedJob:
 def pods_of(job: SimulatedJob, gpus: int, largest: int) -> list[SimulatedPod]:
     """Its pods with so many GPUs together."""
     return [SimulatedPod(job, f"{job.name}-{index}", each) for index, each in enumerate(shares(gpus, largest))]
+
+
+def growth_of(job: SimulatedJob, largest: int) -> list[int]:
+    """GPUs of each pod that its largest size has and it has not."""
+    missing = Counter(shares(job.sizes[-1], largest))
+    missing.subtract(task.gpus for task in job.tasks)
+    return sorted(missing.elements())
 
 
 def elastic_sizes(gpus: int, share: float, chance: float) -> tuple[int, ...]:

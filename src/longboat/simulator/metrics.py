@@ -16,6 +16,7 @@ class PolicyMetrics:
         self.requested = self.held_partial = self.lost = 0.0
         self.waits: list[float] = []
         self.gang_waits: list[float] = []
+        self.turnarounds = 0.0
         self.evictions = self.flaps = self.finished = 0
         self.decide_cpu_s = 0.0
         self.points: list[GpuPoint] = []
@@ -26,6 +27,10 @@ class PolicyMetrics:
         self.waits.append(waited)
         if is_gang:
             self.gang_waits.append(waited)
+
+    def ended(self, turnaround_s: float) -> None:
+        self.finished += 1
+        self.turnarounds += turnaround_s
 
     def ordered(self, pool: str, now: float) -> None:
         """Count an ordered machine; a flap if one of the same pool was removed just before."""
@@ -62,6 +67,7 @@ class PolicyMetrics:
             wait_p50_s=_short(percentile(self.waits, 0.5)),
             wait_p99_s=_short(percentile(self.waits, 0.99)),
             gang_wait_p99_s=_short(percentile(self.gang_waits, 0.99)),
+            turnaround_mean_s=_short(self.turnarounds / self.finished if self.finished else None),
             training_evictions=self.evictions,
             evictions=self.evictions,
             flaps=self.flaps,

@@ -105,7 +105,7 @@ def _figures(recording: Recording, trace: Trace, starts: list[tuple[float, bool]
             pool = pools.get(node.pool or "")
             gpus = sum(count for name, count in node.shape.allocatable if is_gpu(name))
             tally.charge(gpus, pool.price if pool is not None else 0.0, after.now - saved.now)
-    waits = [waited for waited, _ in starts]
+    waits, lasted = [waited for waited, _ in starts], [job.duration for job in trace.jobs]
     return PolicyFigures(
         gpu_hours_provisioned=round(tally.provisioned / HOUR, 3),
         gpu_hours_requested=round(trace.gpu_seconds / HOUR, 3),
@@ -115,6 +115,7 @@ def _figures(recording: Recording, trace: Trace, starts: list[tuple[float, bool]
         wait_p50_s=percentile(waits, 0.5),
         wait_p99_s=percentile(waits, 0.99),
         gang_wait_p99_s=percentile([waited for waited, is_gang in starts if is_gang], 0.99),
+        turnaround_mean_s=round((sum(waits) + sum(lasted)) / len(lasted), 3) if lasted else None,
         training_evictions=0,
         evictions=0,
         flaps=0,

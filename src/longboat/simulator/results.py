@@ -19,6 +19,7 @@ class PolicyFigures(Value, frozen=True, omit_defaults=False):
     wait_p50_s: float | None  # from submission to the first start, all pods; None: nothing started
     wait_p99_s: float | None
     gang_wait_p99_s: float | None  # of jobs on more than one machine; None: there are none
+    turnaround_mean_s: float | None  # from submission to the end, of jobs that finished
     training_evictions: int
     evictions: int  # of pods; every pod of a trace is a training's
     flaps: int  # machines removed and ordered again, of the same pool, within ten minutes

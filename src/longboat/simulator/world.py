@@ -64,6 +64,7 @@ class World:
         self.changes = 0  # of anything
         self.calls = 0  # of what may make machines needed: somebody waits, a place was taken, an order was refused
         self.refusals = 0  # of orders
+        self.wishes = 0  # of jobs for more GPUs than they have
         self.booting: dict[str, SimulatedMachine] = {}
         self.events: list[Event] = []
         self._scheduler = Scheduler(conditions.ranking or habits.ranking)
@@ -302,6 +303,7 @@ class World:
         job.round += 1
         self.running[job] = None
         self.tally.running += job.gpus
+        self.wishes += job.gpus < job.sizes[-1]
         if not job.has_run:
             job.has_run = True
             self.tally.started(now - job.trace.submitted, is_gang=job.is_gang)
@@ -363,7 +365,7 @@ class World:
         del self.running[job]
         for task in job.tasks:
             self._unbind(task, now)
-        self.tally.finished += 1
+        self.tally.ended(now - job.trace.submitted)
         self.tally.running -= job.gpus
         self.tally.demand -= job.trace.gpus
         self.changes += 1

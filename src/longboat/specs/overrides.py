@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from longboat.core.jobs import DEFAULT_ROLE
 from longboat.specs.fields.composites import Either, ListOf, MapOf, Shape, kind_below
 from longboat.specs.fields.job_fields import JOB
+from longboat.specs.fields.scalars import nearest
 from longboat.specs.yaml.yaml12 import parse_text
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, scalar
 
@@ -25,9 +27,22 @@ def apply_override(root: YamlNode, override: str, mistakes: Mistakes) -> YamlNod
         mistakes.add(place, "", "expected a path such as nodes or roles.worker.gpus before the =")
         return root
     value = parse_value(text, place, mistakes)
-    if value is None:
+    if value is None or _is_misspelt_role(root, segments, place, mistakes):
         return root
     return _put(root, segments, value, JOB, place, mistakes)
+
+
+def _is_misspelt_role(root: YamlNode, path: list[str], place: SourcePosition, mistakes: Mistakes) -> bool:
+    """A field of a role whose name is nearly that of one the job has: it would be a role more, and nobody meant it."""
+    if path[0] != "roles" or len(path) < 3 or not isinstance(root.value, dict):
+        return False
+    roles = root.value["roles"].value if "roles" in root.value else None
+    known = list(roles) if isinstance(roles, dict) and roles else [DEFAULT_ROLE]
+    close = "" if path[1] in known else nearest(path[1], known)
+    if close:
+        hint = f"another role is written as a whole: --set 'roles.{path[1][:40]}={{{path[2][:40]}: ...}}'"
+        mistakes.add(place, "", f"there is no role {path[1][:40]}{close}", hint=hint)
+    return bool(close)
 
 
 def split_path(path: str) -> list[str]:
@@ -74,7 +89,7 @@ def _put(
 ) -> YamlNode:
     if isinstance(kind, MapOf) and not isinstance(kind.item, Shape):
         path = [".".join(path)]  # the keys of labels have dots of their own
-    if isinstance(node.value, list) or (node.value is None and _is_list(kind) and path[0].isdigit()):
+    if isinstance(node.value, list) or (node.value is None and _is_list(kind) and path[0].isdecimal()):
         return _put_item(node, path, value, kind, place, mistakes)
     if not isinstance(node.value, dict) and node.value is not None:
         expanded = _expand(node, kind)
@@ -99,7 +114,7 @@ def _put_item(
     node: YamlNode, path: list[str], value: YamlNode, kind: object, place: SourcePosition, mistakes: Mistakes
 ) -> YamlNode:
     items = list(node.value) if isinstance(node.value, list) else []
-    if not path[0].isdigit() or len(path[0]) > 6 or int(path[0]) > len(items):
+    if not path[0].isdecimal() or len(path[0]) > 6 or int(path[0]) > len(items):
         problem = f"found {path[0][:40]!r} as the place in a list"
         mistakes.add(place, "", f"{problem}, expected a number from 0 to {len(items)}")
         return node

@@ -85,7 +85,7 @@ def _read_file(here: Path, path: Path, mistakes: Mistakes) -> YamlNode | None:
     is_ours = root is None or not isinstance(root.value, dict) or root.value.keys() <= _FIELDS
     if is_ours and not is_script:
         return root
-    from longboat.specs.importers.recognition import other_file  # not at the start: most job files are ours
+    from longboat.specs.fields.other_tools import other_file  # not at the start: most job files are ours
 
     other = other_file(root, shown_name(path))
     if other is None:

@@ -88,6 +88,8 @@ def reason_of(error: BaseException, timeout_s: float) -> str:
         return "it leads to an address that is none"  # the reason would show it, with all that is secret in it
     if isinstance(inner, (socket.timeout, TimeoutError)):
         return f"no answer for {timeout_s:g} s"
+    if isinstance(inner, OSError) and inner.strerror and not isinstance(inner, ssl.SSLError):
+        return inner.strerror  # without the number
     return str(inner) or type(inner).__name__
 
 

@@ -43,7 +43,7 @@ from longboat.web.views.logs import LogStreams, log_window, stream_query
 from longboat.web.views.one_run import ACTIONS, SUBMITTING, act, checkpoints, run_page
 from longboat.web.views.scaling import ScalingHistory, WhatIf, autoscalers, retry_pools
 from longboat.web.views.set_up import clusters
-from longboat.web.views.studies import compare, one_sweep, sweeps
+from longboat.web.views.studies import compare, end_sweep, one_sweep, sweeps
 from longboat.web.watching import Watchers
 
 PLACES_KEY = "longboat.places"
@@ -200,6 +200,11 @@ class Dashboard:
         look = partial(one_sweep, [place], cluster, name, readonly=self.readonly)
         return await self.threads.answer(request, place.name, look)
 
+    async def stop_sweep(self, request: Request) -> Response:
+        place = find_place(self.places(request), request.path_params["cluster"])
+        self._check_changes()
+        return await self.threads.answer(request, place.name, end_sweep, place, request.path_params["name"])
+
     async def compare(self, request: Request) -> Response:
         return await self.threads.answer(
             request, ALL_PLACES, compare, self.places(request), request.query_params.getlist("run")
@@ -261,6 +266,7 @@ class Dashboard:
             Route("/api/runs/{cluster}/{id}/{action}", read(self.act), methods=["POST"]),
             Route("/api/sweeps", read(self.sweeps)),
             Route("/api/sweeps/{cluster}/{name}", read(self.sweep)),
+            Route("/api/sweeps/{cluster}/{name}/stop", read(self.stop_sweep), methods=["POST"]),
             Route("/api/compare", read(self.compare)),
             Route("/api/nodes", read(self.nodes)),
             Route("/api/queue", read(self.queue)),

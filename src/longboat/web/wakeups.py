@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -27,6 +28,8 @@ STEPS_S = 5.0
 FIGURES_S = {"local": 5.0, "kubernetes": 60.0}
 """Between two looks at a run at work in full: a few files here, several requests there. One run at a time is asked for,
 so that a thousand of them cost no more."""
+REST_SHARE = 10
+"""A run of thousands of ranks takes seconds to look at: changes of others do not wait for that all the time."""
 
 
 class ObjectVersion(msgspec.Struct):
@@ -80,20 +83,29 @@ class KnownFigures:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._working: dict[tuple[str, int], str] = {}
         self._asked: dict[tuple[str, int], float] = {}
         self._known: dict[tuple[str, int], RunStatus] = {}
+        self._free_at = -math.inf
 
-    def add(self, runs: Sequence[RunStatus], now: float) -> Sequence[RunStatus]:
-        """The runs with what was last told of them. `now`: monotonic."""
-        working = {(run.uid, run.attempt): run for run in runs if run.phase == "running"}
-        self._asked = {key: self._asked.get(key, -math.inf) for key in working}
-        self._known = {key: self._known[key] for key in working if key in self._known}
-        due = min(working, key=lambda key: self._asked[key], default=None)
-        if due is not None and now - self._asked[due] >= FIGURES_S[self._engine.name]:
-            self._asked[due] = now
-            with contextlib.suppress(LongboatError):  # removed meanwhile, or away: the list will tell
-                self._known[due] = self._engine.status(working[due].name)
+    def add(self, runs: Sequence[RunStatus]) -> Sequence[RunStatus]:
+        """The runs with what was last told of them."""
+        self._working = {(run.uid, run.attempt): run.name for run in runs if run.phase == "running"}
+        self._asked = {key: self._asked.get(key, -math.inf) for key in self._working}
+        self._known = {key: self._known[key] for key in self._working if key in self._known}
         return [self._with_figures(run) for run in runs] if self._known else runs
+
+    def ask(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Look at the run in full that was not looked at for longest, where it is time for that."""
+        began = clock()
+        due = min(self._working, key=lambda key: self._asked[key], default=None)
+        if due is None or began < max(self._free_at, self._asked[due] + FIGURES_S[self._engine.name]):
+            return
+        self._asked[due] = began
+        with contextlib.suppress(LongboatError):  # removed meanwhile, or away: the list will tell
+            self._known[due] = self._engine.status(self._working[due])
+        ended = clock()
+        self._free_at = ended + (ended - began) * REST_SHARE
 
     def _with_figures(self, run: RunStatus) -> RunStatus:
         known = self._known.get((run.uid, run.attempt))

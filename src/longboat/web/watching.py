@@ -116,10 +116,12 @@ class Watchers:
         pause = look_s = LOOK_S[state.place.kind]
         steps, figures, reflectors = KnownSteps(engine), KnownFigures(engine), list[Any]()
         while not self._stop.is_set():
-            began, cpu_began = time.monotonic(), time.thread_time()
+            began, cpu_began, rest_s = time.monotonic(), time.thread_time(), None
             try:
                 reflectors = reflectors or watch_objects(engine, wake.set)
-                self.note(state.place.name, figures.add(steps.add(engine.list(), began), began), time.time())
+                self.note(state.place.name, figures.add(steps.add(engine.list(), began)), time.time())
+                rest_s = rest_after(state.place.kind, time.monotonic() - began, time.thread_time() - cpu_began)
+                figures.ask()
                 pause = look_s
             except LongboatError as error:
                 self.note_trouble(state.place.name, error.message)
@@ -127,7 +129,8 @@ class Watchers:
             except Exception as error:  # a thread that ended here would leave a page that looks alive
                 self.note_trouble(state.place.name, f"{type(error).__name__}: {error}")
                 pause = min(pause * 2, LONGEST_PAUSE_S)
-            rest_s = rest_after(state.place.kind, time.monotonic() - began, time.thread_time() - cpu_began)
+            if rest_s is None:
+                rest_s = rest_after(state.place.kind, time.monotonic() - began, time.thread_time() - cpu_began)
             self._stop.wait(rest_s + (GATHER_S if wake.wait(max(0.0, pause - rest_s)) else 0.0))
             wake.clear()
         for reflector in reflectors:

@@ -116,4 +116,10 @@ def _shown(run: Command, with_port: bool) -> list[str]:
 
 
 def _words(run: Command) -> list[str]:
-    return shlex.split(run.removeprefix(START)) if isinstance(run, str) else list(run)
+    """Of an open board it is what its record says, which others can write."""
+    if not isinstance(run, str):
+        return list(run)
+    try:
+        return shlex.split(run.removeprefix(START))
+    except ValueError:
+        return [run]

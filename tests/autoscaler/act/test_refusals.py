@@ -191,3 +191,23 @@ def test_a_node_whose_group_is_at_its_min_is_not_chosen() -> None:
     bodies = {"Node": [node("one"), node("two")]}
     snapshot = snapshot_from(bodies, (GPU,), OrderBook(), ProviderAnswer(machines=machines), 10.0)
     assert [(each.name, each.kept) for each in snapshot.nodes] == [("one", "its group is at its min of 1"), ("two", "")]
+
+
+def test_of_two_machines_with_the_name_of_a_node_its_own_is_deleted() -> None:
+    """A cloud gives the address of a machine that still ends to a new one, and the name of a node with it."""
+    old = Instance(id="cloud://1", pool="gpu", node="n", state="stopping")
+    new = Instance(id="cloud://2", pool="gpu", node="n")
+    for mine, machines in ((new, (old, new)), (old, (new, old)), (new, (old, new))):
+        body = node("n")
+        body["spec"]["providerID"] = mine.id
+        cloud = Cloud()
+        world = World(cloud, body)
+        world.seen = ProviderAnswer(machines=machines)
+        (result,) = world.perform(ScalingAction(kind="delete", node="n", pool="gpu", reason="idle"))
+        assert (result.trouble, cloud.deleted) == ("", [mine.id])
+    body = node("n")
+    del body["spec"]["providerID"]
+    world = World(cloud := Cloud(), body)
+    world.seen = ProviderAnswer(machines=(old, new))
+    world.perform(ScalingAction(kind="delete", node="n", pool="gpu", reason="idle"))
+    assert cloud.deleted == [new.id]

@@ -52,7 +52,7 @@ def test_defaults(tmp_path: Path) -> None:
     (pool,), settings = read_pools(path)
     assert settings == AutoscalerSettings()
     assert pool.machine.has("cpu") == 500 and pool.machine.has("memory") == 10**9 and pool.machine.has("pods") == 110
-    assert not pool.spot and pool.priority == 0 and not pool.zero_or_max
+    assert not pool.spot and pool.priority == 0 and not pool.zero_or_max and pool.growth_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,8 @@ def test_defaults(tmp_path: Path) -> None:
         ("pools: [{name: a, max: 1, machine: {cpus: lots, memory: 1Gi}}]", "a number of CPUs"),
         ("pools: [{name: a, max: 1, zones: [x, x], machine: M}]", "a zone is named twice"),
         ("pools: [{name: a, max: 2, min: 1, zero_or_max: true, machine: M}]", "min must be 0 or max"),
+        ("pools: [{name: a, max: 2, growth: 1h, zero_or_max: true, machine: M}]", "leave growth out"),
+        ("pools: [{name: a, max: 2, growth: true, machine: M}]", "a duration such as"),
         ("pools: [{name: a, max: 1, spot: yes, machine: M}]", "true or false"),
         ("pools: [{name: a, max: 1, machine: {cpus: 1, memory: 1, taints: [{key: x, effect: No}]}}]", "one of NoSche"),
         ("pools: [{name: a, max: 1, machine: M}, {name: a, max: 1, machine: M}]", 'two pools have the name "a"'),

@@ -52,6 +52,9 @@ def test_a_cloud_needs_no_pools_in_the_file(tmp_path: Path) -> None:
     assert found["other"] == CloudSettings(cloud="aws", cluster="b", region="r")
     path = write(tmp_path, "providers: {azure: {cluster: lab, resource_group: rg.1_(x)}}\n")
     assert read_providers(path)["azure"] == CloudSettings(cloud="azure", cluster="lab", resource_group="rg.1_(x)")
+    path = write(tmp_path, "providers: {aws: {cluster: vision, region: us-east-1, growth: 45m}}\n")
+    spot = read_providers(path)["aws"]
+    assert isinstance(spot, CloudSettings) and spot.growth_s == 2700.0
     path = write(tmp_path, "providers: {gcp: {cluster: lab, region: us-central1-a}}\n")
     assert read_providers(path)["gcp"] == CloudSettings(cloud="gcp", cluster="lab", region="us-central1-a")
 

@@ -10,7 +10,10 @@ import pytest
 
 from longboat.autoscaler.observe.from_objects import by_kind, read_objects, snapshot_of
 from longboat.core.errors import LongboatError, NotFound, UsageError
+from longboat.engines.kubernetes.manifests.objects import labels_of
+from longboat.engines.kubernetes.manifests.workloads import workloads
 from tests.autoscaler.tables import NOW, node, pod
+from tests.engines.kubernetes import manifest_samples
 
 POOLS = {"a100": {"machine": {"cpus": 96, "memory": "1000Gi", "gpus": 8}}}
 
@@ -145,3 +148,47 @@ def test_a_real_list_survives_json(tmp_path: Path) -> None:
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n", {}, POOLS), pod("p", {})]}))
     seen = snapshot_of(read_objects(path))
     assert [one.name for one in seen.nodes] == ["n"] and [one.name for one in seen.pods] == ["default/p"]
+
+
+def elastic(running: int = 3, **changes: Any) -> list[dict[str, Any]]:
+    """The Jobs of a run with 3 of 2-5 workers and a server, as the engine makes them, and their pods."""
+    worker = manifest_samples.gpu_role(name="worker", nodes=3, min_nodes=2, max_nodes=5)
+    run = manifest_samples.record(manifest_samples.job(worker, manifest_samples.role("ps", nodes=1)))
+    jobs = workloads(run, 2, labels_of(run, 2), suspended=False)
+    for body in jobs:
+        body["metadata"] |= {"namespace": "default", "creationTimestamp": "2026-11-15T11:00:00Z"}
+        body["status"] = {"startTime": "2026-11-15T11:30:00Z"}
+    jobs[0]["metadata"] |= changes
+    words = {"gpus": 8, "owner": f"Job/{jobs[0]['metadata']['name']}", "labels": labels_of(run, 2)}
+    pods = [pod(f"w-{n}", {**words, "on": "n1"}) for n in range(running)]
+    server = {"owner": f"Job/{jobs[1]['metadata']['name']}", "labels": labels_of(run, 2), "on": "n1"}
+    zone = {"topology.kubernetes.io/zone": "b"}
+    return [*jobs, *pods, pod("ps", server), node("n1", {"gpus": 64, "labels": zone}, POOLS)]
+
+
+def test_a_run_that_could_have_more_nodes() -> None:
+    seen = snapshot(*elastic())
+    (gang,) = seen.elastic
+    assert (gang.name, gang.size, gang.largest, gang.zones) == ("default/train", 3, 5, ("b",))
+    assert gang.since == NOW - 1800, "since it was let in, not since it was made"
+    assert [each.shape.asks("cpu") for each in gang.pods] == [4000, 4000]
+    assert len({each.name for each in gang.pods}) == 2
+    assert {each.namespace for each in gang.pods} == {"default"} and seen.gangs == () and seen.odd == ()
+
+
+@pytest.mark.parametrize("text", ["", "5", "5-2", "4-9", "2-3", "0-9", "a-b", "2-5-9", "-", "２-５", None])
+def test_ranges_that_are_none_or_not_of_this_size(text: str | None) -> None:
+    assert snapshot(*elastic(annotations={"longboat.dev/nodes": text})).elastic == ()
+
+
+def test_a_run_whose_pods_do_not_all_run_does_not_grow() -> None:
+    assert snapshot(*elastic(running=2)).elastic == ()
+    assert snapshot(*elastic(deletionTimestamp="2026-11-15T12:00:00Z")).elastic == ()
+    jobs = elastic()
+    jobs[0]["spec"]["suspend"] = True
+    assert snapshot(*jobs).elastic == ()
+
+
+def test_a_range_without_end_makes_a_bounded_number_of_stand_ins() -> None:
+    (gang,) = snapshot(*elastic(annotations={"longboat.dev/nodes": "2-999999999999"})).elastic
+    assert len(gang.pods) == 1000

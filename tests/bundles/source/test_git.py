@@ -143,3 +143,14 @@ def test_where_a_repository_is(tmp_path: Path) -> None:
     make(tmp_path / "root", {"sub/deep/a": "", ".git": ""})
     assert asked.in_repository(str(tmp_path / "root/sub/deep"))
     assert asked.in_repository(os.path.realpath("/")) == os.path.lexists("/.git")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give the repository to somebody else")
+def test_a_repository_of_somebody_else_is_told_with_what_trusts_it(tmp_path: Path) -> None:
+    root = make(tmp_path / "root", {"a.py": ""})
+    commit_all(root)
+    for path in (root, root / ".git"):
+        os.chown(path, 65534, 65534)
+    (warning,) = Scan(str(root), limits=TreeLimits()).warnings
+    assert "detected dubious ownership" in warning
+    assert warning.endswith(f"; git config --global --add safe.directory {root} trusts it")

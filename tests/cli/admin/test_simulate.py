@@ -15,8 +15,8 @@ from tests.simulator.test_recorded import pod, record, seen
 POOLS = "pools: [{name: a100, max: 20, price: 32.8, boot: 5m, machine: {cpus: 96, memory: 1000Gi, gpus: 8}}]\n"
 KEYS = [
     "gpu_hours_provisioned", "gpu_hours_requested", "gpu_hours_held_by_partial_gangs", "gpu_hours_lost", "cost",
-    "wait_p50_s", "wait_p99_s", "gang_wait_p99_s", "training_evictions", "evictions", "flaps", "decide_cpu_s",
-    "jobs_finished",
+    "wait_p50_s", "wait_p99_s", "gang_wait_p99_s", "turnaround_mean_s", "training_evictions", "evictions", "flaps",
+    "decide_cpu_s", "jobs_finished",
 ]  # fmt: skip
 ALL = ("longboat", "cluster-autoscaler", "karpenter", "ec2-autoscaler", "static", "oracle")
 

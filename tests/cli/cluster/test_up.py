@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.cli.cluster.down import audit_lines, take_lost_out, with_left_behind
+from longboat.cli.cluster import down
+from longboat.cli.cluster.down import audit_lines, finish, take_lost_out, with_left_behind
 from longboat.cli.cluster.progress import ProgressTable
 from longboat.cli.cluster.session import ClusterSession, alone
 from longboat.cli.cluster.status import stranger_lines
@@ -25,13 +27,16 @@ from longboat.cli.cluster.up import (
     print_plan,
     take_away,
 )
+from longboat.cli.main import enter
 from longboat.clusters.apply.undo import HostAudit
+from longboat.clusters.cluster_file import cluster_of_hosts
+from longboat.clusters.down import DownResult
 from longboat.clusters.hosts.connection import CommandResult
 from longboat.clusters.hosts.pool import Connector, Hosts
 from longboat.clusters.hosts.settings import LoginSettings
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept
 from longboat.clusters.spec import ClusterSpec, HostSpec
-from longboat.clusters.spec_store import save_spec
+from longboat.clusters.spec_store import forget_spec, load_spec, save_spec
 from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.engines.shared.home import Home
 from tests.clusters.worlds import bare, cluster, packed
@@ -136,7 +141,7 @@ def test_a_lost_control_plane_is_forgotten_by_etcd_too_and_a_worker_is_no_affair
     session, log = asked(without(before, "cp-0", "w-0"), (), tmp_path)
     forget_host(session, "cp-0", [before.hosts[0], before.hosts[3]])
     assert log == ["cp-1: member 0", "cp-1: node cp-0"]
-    assert "put it into the file, as a worker, up, take it out" in capsys.readouterr().err
+    assert "when it is back: longboat cluster down --hosts cp-0 --name lab" in capsys.readouterr().err
     forget_host(session, "w-0", [before.hosts[0], before.hosts[3]])
     assert log[2:] == ["cp-1: node w-0"]
     assert "put it into the file, up, take it out" in capsys.readouterr().err
@@ -233,6 +238,47 @@ def test_down_of_other_hosts_takes_no_cluster_of_the_same_name_along() -> None:
     other = msgspec.structs.replace(before, hosts=(HostSpec(name="other", address="other", role="control-plane"),))
     with pytest.raises(Refused, match="the cluster lab that was made from here has other hosts: cp-0, w-0, w-1"):
         with_left_behind(other, before)
+
+
+def test_a_forgotten_host_is_taken_down_apart_and_the_cluster_stays_known(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By name it would be the whole cluster; a file with other hosts only is refused as ever."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    (tmp_path / "config").write_text("current-context: other\n")
+    before = cluster()
+    save_spec(before, Home())
+    assert enter(["cluster", "down", "--hosts", "root@127.0.0.1:1", "--name", "lab", "--yes"]) == 205
+    assert "nothing answers at 127.0.0.1:1" in capsys.readouterr().err
+    (tmp_path / "cluster.yaml").write_text("{name: lab, hosts: [root@127.0.0.1:1]}")
+    assert enter(["cluster", "down", "--yes"]) == 203
+    assert "the cluster lab that was made from here has other hosts" in capsys.readouterr().err
+    session, _ = asked(cluster(workers=0), (), tmp_path)
+    session = dataclasses.replace(session, home=Home())
+    assert finish(session, DownResult(), (), is_apart=True) == 0
+    assert "nothing of lab is left on 1 host" in capsys.readouterr().err
+    kept = load_spec("lab", Home())
+    assert kept is not None and kept.hosts == before.hosts
+    assert finish(session, DownResult(), ()) == 0 and load_spec("lab", Home()) is None
+
+
+def test_what_runs_in_the_cluster_is_no_affair_of_a_forgotten_host(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its admin.conf leads to the control planes that go on: their add-ons would be removed, and volumes of users."""
+    before = cluster(planes=3, workers=0, endpoint="10.0.0.9")
+    save_spec(before, Home())
+    session, _ = asked(cluster_of_hosts(["old"], name="lab"), (), tmp_path)
+    calls: list[str] = []
+    monkeypatch.setattr(down, "open_session", lambda *given, **more: contextlib.nullcontext(session))
+    monkeypatch.setattr(down, "remove_from", lambda *given, **more: calls.append("add-ons") or ())
+    words = ["cluster", "down", "--hosts", "old", "--name", "lab", "--yes"]
+    assert enter(words) == 0 and calls == []
+    assert enter([*words, "--purge-data"]) == 201 and calls == []
+    assert "--purge-data: the cluster lab goes on without these hosts" in capsys.readouterr().err
+    forget_spec("lab", Home())
+    assert enter(words) == 0 and calls == ["add-ons"]
 
 
 def test_a_second_command_that_changes_the_cluster_waits_for_nothing_and_changes_nothing(tmp_path: Path) -> None:

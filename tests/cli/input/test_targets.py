@@ -64,6 +64,21 @@ def test_two_dashes_after_a_script_are_the_scripts_and_it_is_said(cwd: Path) -> 
     assert resolve(["train.py", "--lr", "3", "--"], (), cwd=cwd, home=HOME).notices == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "run"),
+    [
+        ("a.sh", "echo\n", ["sh", "a.sh"]),  # a shell starts it, the kernel does not
+        ("a.bash", "echo\n", ["bash", "a.bash"]),
+        ("a.sh", "#!/bin/zsh\n", ["./a.sh"]),
+        ("tool", "\x7fELF", ["./tool"]),
+    ],
+)
+def test_an_executable_shell_script_without_an_interpreter(cwd: Path, name: str, text: str, run: list[str]) -> None:
+    (cwd / name).write_text(text)
+    (cwd / name).chmod(0o755)
+    assert resolve((name,), (), cwd=cwd, home=HOME).fields["run"] == run
+
+
 def test_a_program_that_is_not_here_still_goes_after_two_dashes(cwd: Path) -> None:
     with pytest.raises(UsageError, match="no-such-launcher is not a file here") as error:
         resolve(("no-such-launcher", "train.py"), (), cwd=cwd, home=HOME)

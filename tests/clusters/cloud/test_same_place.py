@@ -80,6 +80,9 @@ def test_another_subscription_does_not_call_it_gone(
         assert azure.group is not None and load_spec("lab", Home()) is not None
     monkeypatch.delenv("AZURE_SUBSCRIPTION_ID")
     assert enter(["cluster", "down", "--yes"]) == 0 and azure.group is None
+    assert "lab is gone; nothing" in capfd.readouterr().err
+    assert enter(["cluster", "down", "--yes"]) == 0
+    assert f"lab is not there, in the subscription {SUBSCRIPTION}; nothing" in capfd.readouterr().err
 
 
 @pytest.mark.clouds
@@ -98,6 +101,10 @@ def test_another_project_or_region_does_not_call_it_gone(
         refused(command, "lab was made in us-central1, and the file says us-east1", capfd)
     assert google.cluster is not None
     assert enter(["cluster", "down", "lab", "--yes"]) == 0 and google.cluster is None, "by its name"
+    Path("cluster.yaml").write_text(text)
+    capfd.readouterr()
+    assert enter(["cluster", "down", "--yes"]) == 0
+    assert "lab is not there, in the project lab-1; nothing" in capfd.readouterr().err
 
 
 def test_another_account_of_aws(aws: AwsSession, capfd: Text, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,4 +117,6 @@ def test_another_account_of_aws(aws: AwsSession, capfd: Text, monkeypatch: pytes
     for command in COMMANDS:
         refused(command, "made in the account 111111111111, and these credentials are of 222222222222", capfd)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "111111111111")
+    capfd.readouterr()
     assert enter(["cluster", "down", "--yes"]) == 0 and load_spec("lab", Home()) is None
+    assert "lab is not there, in the account 111111111111; nothing" in capfd.readouterr().err

@@ -162,6 +162,10 @@ def test_units() -> None:
         ("The first process to do so was:\n\n  Process name: [[52345,1],2]\n  Exit code:    7\n-----", (2, None)),
         ("ValueError: bad", None),
         ("mpirun noticed that process rank x exited on signal y", None),
+        ("mpirun noticed that process rank 3 exited on signal", None),
+        ("mpirun noticed that process rank \u00b2 with PID 7 exited on signal 9 (Killed).", None),
+        ("  Process name: [[52345,1],\u00b2]", None),
+        ("mpirun noticed that process rank 1 exited on signal " + "9" * 5000, None),
     ],
 )
 def test_mpirun_names_the_rank_that_failed(text: str, culprit: object) -> None:

@@ -42,6 +42,7 @@ def test_dstack(tmp_path: Path) -> None:
         ("{name: [H100], count: 2..4, memory: 80GB..}", Gpus(count=2, type="H100", memory=80 * 2**30)),
         ("{name: L4, count: {min: 2, max: 3}}", Gpus(count=2, type="L4")),
         ("0", Gpus()),
+        ('{name: L4, count: "\u00b2..3"}', Gpus(count=1, type="L4")),
     ],
 )
 def test_dstack_gpus(gpu: str, gpus: Gpus, tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ class Actuator:
         assert action.machine is not None and action.pool is not None
         pool, book = self._pools[action.pool], self._store.book
         token, _, number = action.machine.rpartition("/")
-        order = book.order(token) if number.isdigit() else None
+        order = book.order(token) if number.isdecimal() else None
         if order is not None:
             self._shrink(pool, (), (order.token,))
             ended = msgspec.structs.replace(order, count=len(order.machines), is_confirmed=True)

@@ -5,7 +5,6 @@ What was decided on a copy of the cluster may be old by now. Any doubt means tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 
 import msgspec
@@ -15,6 +14,7 @@ from longboat.autoscaler.model.snapshot import CORDONED, AutoscalerSettings, Poo
 from longboat.autoscaler.observe.do_not_disrupt import daemon_of, keep_of_pod
 from longboat.autoscaler.observe.from_objects import Body, snapshot_of
 from longboat.autoscaler.observe.gang_marks import mark_of
+from longboat.autoscaler.observe.instances import NodeInstances
 from longboat.autoscaler.providers.provider import ProviderAnswer
 from longboat.core.times import parse_time
 from longboat.kubeapi.client import Client, Object
@@ -86,7 +86,7 @@ class Recheck:
         settle_s: float,
     ) -> None:
         self._client, self._pools, self._settings = client, pools, settings
-        self._seen, self._settle_s = seen, settle_s
+        self._instances, self._settle_s = NodeInstances(seen), settle_s
 
     def why_stay(self, body: Object) -> str:
         """Empty: it may go."""
@@ -158,8 +158,5 @@ class Recheck:
         return self._known(body) or str((body.get("spec") or {}).get("providerID") or name)
 
     def _known(self, body: Object) -> str | None:
-        names: Iterable[str | None] = (body["metadata"]["name"], (body.get("spec") or {}).get("providerID"))
-        wanted = {name for name in names if name}
-        return next(
-            (machine.id for machine in self._seen.machines if machine.id in wanted or machine.node in wanted), None
-        )
+        machine = self._instances.of(body)
+        return machine.id if machine is not None else None

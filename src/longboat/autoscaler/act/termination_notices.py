@@ -15,6 +15,7 @@ from longboat.autoscaler.model.plan import ActionKind, ScalingAction
 from longboat.autoscaler.model.snapshot import POOL_LABEL
 from longboat.autoscaler.model.turn import ActionResult
 from longboat.autoscaler.observe.from_objects import Body
+from longboat.autoscaler.observe.instances import NodeInstances
 from longboat.autoscaler.observe.orders import DELETING
 from longboat.autoscaler.providers.provider import Instance, ProviderAnswer
 from longboat.core.errors import LongboatError
@@ -45,14 +46,10 @@ def our_taint(now: float) -> dict[str, str]:
 
 def taint_changes(nodes: Sequence[Body], seen: ProviderAnswer, now: float) -> Iterator[TaintChange]:
     """Not of nodes that are deleted by us: they are empty. Pure."""
-    by_id = {machine.id: machine for machine in seen.machines}
-    # An address is given to a new machine while the former one still ends, and the name of a node with it.
-    ending_first = sorted(seen.machines, key=lambda machine: machine.state != "stopping")
-    by_node = {machine.node: machine for machine in ending_first if machine.node}
+    instances = NodeInstances(seen)
     for body in nodes:
-        meta, spec = body["metadata"], body.get("spec") or {}
+        meta, machine = body["metadata"], instances.of(body)
         name = meta["name"]
-        machine = by_id.get(spec.get("providerID") or name) or by_id.get(name) or by_node.get(name)
         if machine is None or meta.get("deletionTimestamp") or DELETING in (meta.get("annotations") or {}):
             continue
         if machine.pool != (meta.get("labels") or {}).get(POOL_LABEL):

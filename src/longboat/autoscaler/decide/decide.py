@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from longboat.autoscaler.model.daemonsets import daemons_by_pool
 from longboat.autoscaler.model.machines import Machine, machines_of, pods_by_node
@@ -36,7 +36,7 @@ def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) 
         waiting=tuple(growth.waiting),
         nodes=tuple(notes),
         pools=tuple(_pool_note(offer, machines, growth, limits) for offer in offers.values()),
-        next_s=_next(snapshot, machines, offers, notes, settings, now),
+        next_s=_next(snapshot, machines, offers, [*_ends_of_idling(notes, growth, settings)], now),
     )
 
 
@@ -73,23 +73,28 @@ def _pool_note(offer: PoolOffer, machines: list[Machine], growth: ScaleUp, limit
     )
 
 
+def _ends_of_idling(notes: list[NodeNote], growth: ScaleUp, settings: AutoscalerSettings) -> Iterator[float]:
+    for note in notes:
+        yield from (since + settings.idle_s for since in (note.idle_since, note.underused_since) if since)
+        if note.idle_since and note.node in growth.kept:
+            yield note.idle_since + growth.kept[note.node][1]
+
+
 def _next(
     snapshot: ClusterSnapshot,
     machines: list[Machine],
     offers: Mapping[str, PoolOffer],
-    notes: list[NodeNote],
-    settings: AutoscalerSettings,
+    moments: list[float],
     now: float,
 ) -> float | None:
-    """Seconds until something changes by time alone."""
-    moments = [moment for machine in machines for moment in (machine.expected, machine.deadline) if moment is not None]
+    """Seconds until something changes by time alone; `moments`: those that are known already."""
+    moments += [moment for machine in machines for moment in (machine.expected, machine.deadline) if moment is not None]
     moments += [window.until for offer in offers.values() for window in offer.blocked if window.until is not None]
     moments += [
         pool_offer.delay.until
         for pool_offer in offers.values()
         if pool_offer.delay is not None and pool_offer.delay.until is not None
     ]
-    moments += [since + settings.idle_s for note in notes for since in (note.idle_since, note.underused_since) if since]
     moments += [
         machine.node.kept_until
         for machine in machines

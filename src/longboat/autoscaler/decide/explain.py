@@ -128,5 +128,6 @@ def _running(name: str, plan: ScalingPlan, snapshot: ClusterSnapshot) -> Explain
         f"pod {pod.name} is on {pod.pod.node} ({states.get(pod.pod.node or '', 'unknown')})"
         for pod in mine[:MOST_LISTED]
     ]
+    facts += [f"it has {gang.size_text}" for gang in snapshot.elastic if gang.name == mine[0].gang]
     kind = "run" if mine[0].gang is not None and name not in (mine[0].name, mine[0].pod.name) else "pod"
     return Explained(kind=kind, name=name, headline=f"{kind} {name} waits for no machine", facts=tuple(facts))

@@ -139,12 +139,16 @@ def make_pool(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Pool | N
     if values.get("zero_or_max") and values.get("min", 0) not in (0, values["max"]):
         at.problem(node, "a pool with zero_or_max has none or all of its machines: min must be 0 or max")
         return None
+    if values.get("zero_or_max") and values.get("growth"):
+        at.problem(node, "a pool with zero_or_max cannot grow machine by machine for elastic runs: leave growth out")
+        return None
     return Pool(
         name=values["name"],
         machine=template_of(values["name"], values["machine"]),
         gpu_resource=values["machine"].get("gpu_resource", "nvidia.com/gpu"),
         devices=dict(values["machine"].get("devices", {})),
         boot_s=values.pop("boot", 300.0),
+        growth_s=values.pop("growth", 0.0),
         **{key: value for key, value in values.items() if key not in ("name", "machine")},
     )
 
@@ -189,6 +193,12 @@ POOL = Shape(
         Field(name="zones", kind=ListOf(item=_WORD, what="zones"), doc="Where; kept balanced.", default="[]"),
         Field(name="priority", kind=WholeNumber(low=-_LARGE, high=_LARGE), doc="Higher is taken first.", default="0"),
         Field(name="zero_or_max", kind=Flag(), doc="All of its machines or none.", default="false"),
+        Field(
+            name="growth",
+            kind=duration(0),
+            doc="How long a machine waits for an elastic run to grow; 0s: none is bought for that.",
+            default="0s",
+        ),
     ),
     build=make_pool,
 )

@@ -41,6 +41,7 @@ class CloudSettings(Value, frozen=True):
     resource_group: str = ""  # of Azure
     subscription: str = ""  # of Azure; else that of the environment
     project: str = ""  # of Google Cloud; else that of the environment or the credentials
+    growth_s: float = 0.0  # of its pools of spot machines
 
 
 ProviderSettings = ExecSettings | KwokSettings | CloudSettings
@@ -50,11 +51,11 @@ KINDS = ("exec", "kwok", *CLOUDS)
 _FIELDS = {
     "exec": (*VERBS, "timeout", "env"),
     "kwok": ("ready_after", "gpus_after", "annotations"),
-    "aws": ("cluster", "region"),
-    "azure": ("cluster", "resource_group", "subscription"),
-    "gcp": ("cluster", "region", "project"),
+    "aws": ("cluster", "region", "growth"),
+    "azure": ("cluster", "resource_group", "subscription", "growth"),
+    "gcp": ("cluster", "region", "project", "growth"),
 }
-_OPTIONAL = ("subscription", "project")
+_OPTIONAL = ("subscription", "project", "growth")
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -89,7 +90,7 @@ def _cloud(kind: str, values: dict[str, Any], node: YamlNode, at: FieldPath) -> 
     if missing:
         at.problem(node, f'the field "{missing[0]}" is missing')
         return None
-    return CloudSettings(cloud=kind, **values)
+    return CloudSettings(cloud=kind, growth_s=values.pop("growth", 0.0), **values)
 
 
 _CLOUD_NAME = Text(expected="a name of letters, digits, - and _", pattern=r"[A-Za-z0-9][-A-Za-z0-9_]{0,99}")
@@ -107,6 +108,7 @@ PROVIDER = Shape(
         Field(name="resource_group", kind=_GROUP_NAME, doc="Of Azure: the resource group of the cluster."),
         Field(name="subscription", kind=_CLOUD_NAME, doc="Of Azure.", default="AZURE_SUBSCRIPTION_ID"),
         Field(name="project", kind=_CLOUD_NAME, doc="Of Google Cloud.", default="GOOGLE_CLOUD_PROJECT"),
+        Field(name="growth", kind=duration(0), doc="Of a cloud: `growth` of its pools of spot machines.", default="0s"),
         Field(name="list", kind=COMMAND, doc="Prints the machines."),
         Field(name="grow", kind=COMMAND, doc="Makes machines."),
         Field(name="shrink", kind=COMMAND, doc="Deletes machines."),

@@ -36,6 +36,7 @@ class Pool(Value, frozen=True):
     zones: tuple[str, ...] = ()
     priority: int = 0  # higher is preferred before price
     zero_or_max: bool = False
+    growth_s: float = 0.0  # how long a machine waits for an elastic run to grow; 0: none is bought for that
     devices: dict[str, int] = {}  # DeviceClass -> how many of its devices a machine has, as stated
     is_estimated: bool = False  # `machine` is by a cloud's description: corrected by what nodes show
 
@@ -77,6 +78,26 @@ class Gang(Value, frozen=True):
     held: int = 0  # its pods that have a node
     hold: str = ""  # why machines would not help it: pods missing, no quota
     owner: str = ""  # uid of the run's record, as its Jobs have it
+
+
+class ElasticGang(Value, frozen=True):
+    """A run that has all its pods running, and may have more nodes than it has."""
+
+    name: str  # namespace/name
+    pods: tuple[Pod, ...]  # what its largest size has besides
+    size: int  # nodes that it has
+    largest: int
+    since: float = 0.0  # the start of its attempt
+    priority: int = 0
+    zones: tuple[str, ...] = ()  # of its pods
+
+    @property
+    def size_text(self) -> str:
+        return f"{self.size} of at most {self.largest} nodes"
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} ({self.size_text})"
 
 
 class Order(Value, frozen=True):
@@ -199,6 +220,7 @@ class ClusterSnapshot(Value, frozen=True):
     nodes: tuple[SeenNode, ...] = ()
     pods: tuple[SeenPod, ...] = ()  # bound, pending and finished, those of gangs included
     gangs: tuple[Gang, ...] = ()  # that wait, whole or in part
+    elastic: tuple[ElasticGang, ...] = ()  # that run, and could have more
     daemons: tuple[Daemon, ...] = ()
     pools: tuple[Pool, ...] = ()
     orders: tuple[Order, ...] = ()

@@ -86,7 +86,7 @@ def _undisrupted(annotations: Body, since: float | None, meta: Body) -> DoNotDis
             return DoNotDisrupt(reason)
         try:
             # A number without a unit is no duration in Kubernetes: nobody knows whether seconds or minutes were meant.
-            lasts = parse_duration(text) if not text[-1].isdigit() or text == "0" else None
+            lasts = parse_duration(text) if not text[-1].isdecimal() or text == "0" else None
             if lasts is not None and lasts > MOST_KEPT_S:
                 return DoNotDisrupt(reason)  # no calendar has the day on which it ends
         except ValueError:

@@ -20,6 +20,7 @@ from longboat.autoscaler.model.snapshot import (
     UNDERUSED,
     ClusterSnapshot,
     Daemon,
+    ElasticGang,
     NodeMemory,
     Pool,
     SeenNode,
@@ -27,7 +28,7 @@ from longboat.autoscaler.model.snapshot import (
 )
 from longboat.autoscaler.observe.device_claims import DeviceClaims
 from longboat.autoscaler.observe.do_not_disrupt import FREE, daemon_of, keep_of_node, keep_of_pod
-from longboat.autoscaler.observe.gang_marks import OUR_GATES, Key
+from longboat.autoscaler.observe.gang_marks import OUR_GATES, Key, is_over, mark_of, range_of
 from longboat.autoscaler.observe.gangs import GangIndex, GangPod, gangs_of
 from longboat.autoscaler.observe.odd_objects import OddObjects, fault, name_of
 from longboat.autoscaler.observe.pdbs import budgets_of
@@ -39,6 +40,8 @@ from longboat.fitting.model.quantities import amounts, is_scarce
 from longboat.fitting.model.volumes import claims_of
 
 Body = Mapping[str, Any]
+MOST_GROWTH = 1000
+"""Pods that an elastic run could have besides those it has; as many machines are not bought at once."""
 MAX_BYTES = 1 << 30  # a cluster of 10,000 nodes and their pods is well below
 HINT = "kubectl get nodes,pods,jobs,poddisruptionbudgets -A -o json prints such a file"
 
@@ -64,7 +67,7 @@ def read_objects(path: str | Path) -> dict[str, list[Body]]:
 def _place(message: str, data: bytes) -> str:
     """msgspec tells the byte; people look for the line."""
     head, separator, number = message.partition("(byte ")
-    if not separator or not number.rstrip(")").isdigit():
+    if not separator or not number.rstrip(")").isdecimal():
         return message
     before = data[: int(number.rstrip(")"))]
     line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
@@ -128,10 +131,15 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
     if alone:
         waiting = {gang.name for gang in gangs}
         pods = [_without_gang(pod, waiting) if pod.name in alone else pod for pod in pods]
+    zones = {node.name: node.shape.zone for node, _ in nodes if node.shape.zone}
+    waits = {gang.name for gang in gangs}
+    jobs = [body for _, body in sorted(groups.jobs.items(), key=lambda pair: pair[0])]
+    elastic = odd.readable(jobs, partial(_elastic, groups=groups, members=members, zones=zones))
     return ClusterSnapshot(
         nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         gangs=tuple(gangs),
+        elastic=tuple(gang for gang in elastic if gang is not None and gang.name not in waits),
         daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims, odd), key=lambda daemon: daemon.name)),
         pools=tuple(devices.of_pool(corrected(pool, [node for node, _ in nodes])) for pool in pools),
         memory=tuple(sorted((memory for _, memory in nodes), key=lambda node_memory: node_memory.node)),
@@ -281,6 +289,35 @@ def _ended(status: Body) -> float | None:
         )
         finished = [moment for moment in times if moment is not None]
     return max(finished, default=None)
+
+
+def _elastic(
+    body: Body, groups: GangIndex, members: Mapping[Key, list[GangPod]], zones: Mapping[str, str]
+) -> ElasticGang | None:
+    """A run's Job that could have more pods than it has, all of which run. The range is its submitter's."""
+    bounds, key, spec = range_of(body), mark_of(body["metadata"], {}), body.get("spec") or {}
+    size = int(spec.get("parallelism") or 0)
+    if bounds is None or key is None or key[1] != "run" or is_over(body) or spec.get("suspend"):
+        return None
+    largest = min(bounds[1], size + MOST_GROWTH)
+    name = body["metadata"]["name"]
+    mine = [member.pod for member in members.get(key, ()) if member.job == name]
+    here = [pod.node for pod in mine if pod.node is not None and not pod.is_finished and not pod.is_terminating]
+    if not bounds[0] <= size < largest or len(here) < size:
+        return None
+    pods = groups.placeholder_pods(body, {**spec, "parallelism": largest, "completions": None}, name)[size:]
+    if not pods or (pods[0].namespace, name) in groups.holds:
+        return None
+    status = body.get("status") or {}
+    return ElasticGang(
+        name=f"{key[0]}/{key[2]}",
+        pods=tuple(pods),
+        size=size,
+        largest=largest,
+        since=parse_time(status.get("startTime")) or parse_time(body["metadata"].get("creationTimestamp")) or 0.0,
+        priority=pods[0].priority,
+        zones=tuple(sorted({zones[node] for node in here if node in zones})),
+    )
 
 
 def _daemons(bodies: Iterable[Body], claims: Claims, odd: OddObjects) -> Iterator[Daemon]:

@@ -13,6 +13,7 @@ Body = Mapping[str, Any]
 RUN, ATTEMPT, KIND = "longboat.dev/run", "longboat.dev/attempt", "longboat.dev/kind"
 CHAINED = "longboat.dev/chained"
 HELD = "longboat.dev/held"
+NODES = "longboat.dev/nodes"
 JOBSET = "jobset.sigs.k8s.io/jobset-name"
 QUEUE, WORKLOAD = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/workload"
 POD_GROUP, POD_GROUP_TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
@@ -133,6 +134,13 @@ def holds_of_queue(body: Body) -> list[tuple[tuple[str, str], str]]:
         reason = f"Kueue: {message[:200] or 'no quota is reserved for it yet'}"
     owners = meta.get("ownerReferences") or ()
     return [((namespace_of(meta), str(owner.get("name", ""))), reason) for owner in owners]
+
+
+def range_of(body: Body) -> tuple[int, int] | None:
+    """Fewest and most pods that an elastic Job may have: `2-8`. None: it has one size."""
+    least, _, most = str((body["metadata"].get("annotations") or {}).get(NODES) or "").partition("-")
+    low, high = number_in(least), number_in(most)
+    return (low, high) if low and high and low < high else None
 
 
 def number_in(text: object) -> int | None:

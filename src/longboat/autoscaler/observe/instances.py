@@ -15,6 +15,7 @@ import msgspec
 from longboat.autoscaler.model.backoff import closed, pause_end, paused
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Pool, ProviderFailure
+from longboat.autoscaler.observe.from_objects import Body
 from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed
 from longboat.autoscaler.providers.provider import Instance, Provider, ProviderAnswer, ProviderError, Refusal
 from longboat.core.jobs import Value
@@ -33,6 +34,24 @@ class InstanceList(Value, frozen=True):
 
 FEW = 2
 """Fewer machines than this that are missing are nothing unusual: one that was reclaimed, say."""
+
+
+class NodeInstances:
+    """Which machine is behind a node: that of its providerID, else of its name.
+
+    A cloud gives the address of a machine that still ends to a new one, and the name of a node with it: by the name
+    alone the one would be taken for the other.
+    """
+
+    def __init__(self, seen: ProviderAnswer) -> None:
+        self._by_id = {machine.id: machine for machine in seen.machines}
+        ending_first = sorted(seen.machines, key=lambda machine: machine.state != "stopping")
+        self._by_node = {machine.node: machine for machine in ending_first if machine.node}
+
+    def of(self, body: Body) -> Instance | None:
+        """None: the provider has no such machine."""
+        name, own = body["metadata"]["name"], (body.get("spec") or {}).get("providerID") or ""
+        return self._by_id.get(own) or self._by_id.get(name) or self._by_node.get(own) or self._by_node.get(name)
 
 
 def list_instances(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
+
 from longboat.autoscaler.model.provider_settings import CloudSettings, ExecSettings, ProviderSettings
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.aws.provider import AwsProvider
@@ -63,13 +65,17 @@ def discover(
     for name, settings in known.items():
         if isinstance(settings, CloudSettings):
             there = _CLOUDS[settings.cloud](name, settings).discover()
-            new = [pool for pool in there.pools if pool.name not in named]
+            new = [_growing(pool, settings) for pool in there.pools if pool.name not in named]
             pools, notes = (*pools, *new), [*notes, *there.notes]
             named |= {pool.name for pool in new}
     if not pools and any(isinstance(settings, CloudSettings) for settings in known.values()):
         hint = "; ".join(notes[:3]) or "is there a cluster of this name in this region, and has it node groups?"
         raise ProviderError("the clouds show no pool", kind="not-found", hint=hint)
     return tuple(sorted(pools, key=lambda pool: pool.name)), tuple(notes)
+
+
+def _growing(pool: Pool, settings: CloudSettings) -> Pool:
+    return msgspec.structs.replace(pool, growth_s=settings.growth_s) if pool.spot else pool
 
 
 def differences(pools: tuple[Pool, ...], providers: Mapping[str, Provider]) -> Iterator[str]:

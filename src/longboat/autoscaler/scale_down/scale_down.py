@@ -14,7 +14,7 @@ from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.replacement import Replacements
 from longboat.autoscaler.scale_down.state import ScaleDownState
 from longboat.autoscaler.scale_up.relocation import moves_off
-from longboat.core.times import show_age
+from longboat.core.times import format_time, show_age
 from longboat.core.words import counted
 
 
@@ -197,6 +197,10 @@ class ScaleDown(ScaleDownState):
                 self.note(tenants.machine, "idle", reason, idle=since or self.now)
             elif tenants.kept():
                 self.note(tenants.machine, "protected", f"idle, but {tenants.kept()}", idle=since or self.now)
+            elif (until := self._kept_until(tenants)) > self.now:
+                run = self.growth.kept[tenants.name][0]
+                reason = f"nothing runs here; kept until {format_time(until)}: {run} may take it at its next checkpoint"
+                self.note(tenants.machine, "spare", reason, idle=since or self.now)
             elif since is None and self.settings.idle_s > 0 and self._is_new(tenants, pool):
                 self.note(tenants.machine, "grace-period", f"joined {self._joined(tenants)} ago", idle=self.now)
             elif self.now - (since or self.now) < self.settings.idle_s:
@@ -212,6 +216,11 @@ class ScaleDown(ScaleDownState):
                 due.setdefault(pool.name, []).append(tenants)
         for name in sorted(due):
             self._retire(name, due[name])
+
+    def _kept_until(self, tenants: NodeTenants) -> float:
+        """Until when it waits for an elastic run that may grow onto it; 0: it does not."""
+        _, wait_s = self.growth.kept.get(tenants.name, ("", 0.0))
+        return (tenants.idle_since() or self.now) + wait_s if wait_s else 0.0
 
     def _is_new(self, tenants: NodeTenants, pool: Pool) -> bool:
         node = tenants.machine.node

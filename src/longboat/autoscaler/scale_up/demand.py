@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longboat.autoscaler.model.plan import PendingItem
-from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Gang, SeenPod
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, ElasticGang, Gang, SeenPod
 from longboat.core.jobs import Value
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import is_scarce
@@ -34,6 +34,7 @@ class PendingWorkload(Value, frozen=True):
 class Demand(Value, frozen=True):
     units: tuple[PendingWorkload, ...] = ()  # in the order in which they are served
     held: tuple[PendingItem, ...] = ()  # pending, but more machines would not help
+    elastic: tuple[ElasticGang, ...] = ()  # waits for nothing, and could have more; who comes first is first
 
 
 def demand_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings) -> Demand:
@@ -58,6 +59,12 @@ def demand_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings) -> Demand
     return Demand(
         units=tuple(sorted(units, key=lambda unit: _order(unit, with_devices))),
         held=tuple(sorted(held, key=lambda pending_item: (pending_item.run or "", pending_item.pod or ""))),
+        elastic=tuple(
+            sorted(
+                (gang for gang in snapshot.elastic if gang.priority >= settings.expendable_below),
+                key=lambda gang: (-gang.priority, gang.since, gang.name),
+            )
+        ),
     )
 
 

@@ -27,6 +27,7 @@ class ScaleUp:
         self.fits: Fits
         self.for_min: dict[str, int] = {}  # pool below its min -> machines that it gets, whoever waits
         self.soon: dict[str, str] = {}  # pool -> why its idle machines would soon be bought again
+        self.kept: dict[str, tuple[str, float]] = {}  # idle node -> who may grow onto it, for how long it waits
 
 
 class ExtraMachines:

@@ -1,7 +1,7 @@
 """Scale up: which pools grow by how much, and for whom; who waits for what. Pure.
 
-What is bought for demand is decided in `serve`; minimum, spare machines, over-provision and pools of all or nothing
-come on top, each only in the pools they concern and only within the limits.
+What is bought for demand is decided in `serve`; minimum, spare machines, over-provision, pools of all or nothing and
+room for elastic runs come on top, each only in the pools they concern and only within the limits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from longboat.autoscaler.purchase.offers import Fits, PoolOffer
 from longboat.autoscaler.purchase.optimize import zones_of
 from longboat.autoscaler.purchase.purchase import CapacityBudget
 from longboat.autoscaler.scale_up.demand import Demand, PendingWorkload
+from longboat.autoscaler.scale_up.elastic_growth import ElasticGrowth
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ExtraMachines, Headroom, ScaleUp
 from longboat.autoscaler.scale_up.placement import where, withdraw
@@ -52,6 +53,7 @@ def grow(
     placed = _placed(demand, fleets)
     _note_served(demand, placed, growth)
     groups = [*outcome.groups, *Headroom(pools, fleets, budget, settings, growth).groups()]
+    groups += ElasticGrowth(demand, fleets, fits, budget, now).groups(pools, growth)
     zones = zones_of(groups, {name: offer.by_zone for name, offer in offers.items()})
     growth.actions = [
         _action(name, extra, zones.get(name, {}))

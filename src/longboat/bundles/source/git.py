@@ -49,7 +49,7 @@ def listing(root: str) -> GitFiles:
     repository. Raises GitFailed."""
     code, data, complaints = _run(root, ("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard"))
     if code:
-        raise GitFailed(complaints.strip().partition("\n")[0] or f"git ended with {code}")
+        raise GitFailed(_in_a_line(complaints) or f"git ended with {code}")
     lines = _decode(data)
     if not lines and _run(root, ("check-ignore", "-q", "."))[0] == 0:
         raise GitFailed("")  # the whole folder is ignored by a repository above it: that one has nothing to say here
@@ -126,7 +126,7 @@ def _without_filters(root: str) -> tuple[str, ...]:
     """
     code, data, complaints = _run(root, ("config", "--list", "--name-only", "-z"))
     if code:
-        raise GitFailed(complaints.strip().partition("\n")[0] or f"git config ended with {code}")
+        raise GitFailed(_in_a_line(complaints) or f"git config ended with {code}")
     names = {name for name in _decode(data) if name.startswith("filter.") and name.count(".") > 1}
     drivers = sorted({name.rpartition(".")[0] for name in names})
     if len(drivers) > _MOST_FILTERS or any("=" in driver for driver in drivers):
@@ -166,9 +166,16 @@ def _unquoted(text: str) -> str:
 
     def plain(match: re.Match[str]) -> str:
         code = match.group(1)
-        return chr(int(code, 8)) if code.isdigit() else simple.get(code, code)
+        return chr(int(code, 8)) if code.isdecimal() else simple.get(code, code)
 
     return re.sub(r"\\([0-7]{3}|.)", plain, text)
+
+
+def _in_a_line(complaints: str) -> str:
+    """What git complains about, and of a repository that belongs to somebody else the command that trusts it."""
+    first, *others = complaints.strip().splitlines() or [""]
+    trust = next((line.strip() for line in others if "safe.directory" in line), "")
+    return f"{first}; {trust} trusts it" if trust else first
 
 
 def _run(root: str, arguments: tuple[str, ...], data: bytes = b"") -> tuple[int, bytes, str]:

@@ -27,6 +27,7 @@ ROWS = (
     ("wait p50 (s)", "wait_p50_s"),
     ("wait p99 (s)", "wait_p99_s"),
     ("gang wait p99 (s)", "gang_wait_p99_s"),
+    ("turnaround mean (s)", "turnaround_mean_s"),
     ("training evictions", "training_evictions"),
     ("evictions", "evictions"),
     ("flaps", "flaps"),

@@ -13,7 +13,7 @@ import msgspec
 from longboat.cli.cluster.addons import remove_from, remove_from_existing
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
-from longboat.cli.cluster.target import spec_of, target_options
+from longboat.cli.cluster.target import chosen_file, spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clusters.apply.etcd_members import remove_member
@@ -64,8 +64,12 @@ def command(
         from longboat.cli.cluster.cloud.down import down_cloud
 
         return down_cloud(spec, yes=yes, purges=purge_data, output=output)
-    if spec.kind != "existing":
-        spec = with_left_behind(spec, load_spec(spec.name, Home()))
+    kept = load_spec(spec.name, Home()) if spec.kind != "existing" else None
+    is_apart = chosen_file() is None and is_of_others(spec, kept)
+    if not is_apart:
+        spec = with_left_behind(spec, kept)
+    if is_apart and purge_data:
+        raise UsageError(f"--purge-data: the cluster {spec.name} goes on without these hosts")
     unknown = sorted(set(forget) - {host.name for host in spec.hosts})
     if unknown:
         raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
@@ -77,11 +81,20 @@ def command(
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
         session = take_lost_out(session, forget)
-        purged = remove_from(session, purge=purge_data)
+        # The control plane of a host that was forgotten may lead to those that go on, with their add-ons and volumes.
+        purged = () if is_apart else remove_from(session, purge=purge_data)
         work = ClusterDown(
             session.spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
         )
-        return finish(session, work.run(), forget)
+        return finish(session, work.run(), forget, is_apart=is_apart)
+
+
+def is_of_others(spec: ClusterSpec, kept: ClusterSpec | None) -> bool:
+    """Whether these hosts are none of the cluster as it is kept here: forgotten ones that are back, or a cluster of the
+    same name. Which of the two, their journals say; what is kept stays.
+    """
+    names = {host.name for host in spec.hosts}
+    return kept is not None and bool(kept.hosts) and not any(host.name in names for host in kept.hosts)
 
 
 def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSpec:
@@ -90,7 +103,7 @@ def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSp
     """
     names = {host.name for host in spec.hosts}
     left = tuple(host for host in (before.hosts if before else ()) if host.name not in names)
-    if before is not None and before.hosts and len(left) == len(before.hosts):
+    if is_of_others(spec, before):
         kept = listing([host.name for host in left], MOST_SHOWN)
         hint = f"longboat cluster down {spec.name} takes that one down; --name is for others without a file"
         raise Refused(f"the cluster {spec.name} that was made from here has other hosts: {kept}", hint=hint)
@@ -153,7 +166,8 @@ def take_lost_out(session: ClusterSession, forget: Sequence[str]) -> ClusterSess
     return session
 
 
-def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...]) -> int:
+def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...], *, is_apart: bool = False) -> int:
+    """`is_apart`: the cluster that is kept here under this name goes on without these hosts."""
     from longboat.clusters.kubeconfig_file import drop_context
 
     spec = session.spec
@@ -181,6 +195,9 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
             f"{spec.name} is not all gone",
             hint="the same command again tries what is left; --forget HOST goes on without a host that is lost",
         )
+    if is_apart:
+        say(f"longboat: nothing of {spec.name} is left on {counted(len(session.facts), 'host')}")
+        return 0
     drop_context(spec.name, os.environ)
     forget_spec(spec.name, session.home)
     if result.audits:

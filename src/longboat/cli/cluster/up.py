@@ -23,6 +23,7 @@ from longboat.clusters.apply.nodes import delete_node, read_nodes
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.fields import rules
+from longboat.clusters.fields.rules import Login
 from longboat.clusters.observe.facts import HostProblem
 from longboat.clusters.offline.addon_files import with_manifests
 from longboat.clusters.offline.flannel_program import flanneld_of, unpinned
@@ -189,16 +190,20 @@ def check_forgotten(spec: ClusterSpec, forget: Sequence[str]) -> None:
 
 def forget_host(session: ClusterSession, name: str, gone: Sequence[HostSpec]) -> None:
     """`gone`: hosts of the last `up` from here that are no longer in the file; those of others the cluster knows."""
-    control, roles = session.hosts[session.spec.control_planes[0].name], {host.name: host.role for host in gone}
-    is_plane = roles.get(name) == "control-plane"
+    control, known = session.hosts[session.spec.control_planes[0].name], {host.name: host for host in gone}
+    is_plane = name in known and known[name].role == "control-plane"
     if is_plane or len(session.spec.control_planes) > 1:
         is_plane = remove_member(control, name) or is_plane
-    if name not in roles and not is_plane and name not in {node.name for node in read_nodes(control)}:
+    if name not in known and not is_plane and name not in {node.name for node in read_nodes(control)}:
         raise UsageError(f"--forget {name}: {session.spec.name} has no such node")
     delete_node(control, name)
     say(f"longboat: {name} is forgotten; what `up` changed there is still there")
-    place = "the file, as a worker" if is_plane else "the file"
-    say(f"hint: when it is back, put it into {place}, up, take it out, and up once more undoes it")
+    if is_plane:  # its kubelet speaks with its own API server alone, which has no etcd any more
+        host = known.get(name)
+        login = Login(host.address, host.user, host.port).text if host is not None else name
+        say(f"hint: when it is back: longboat cluster down --hosts {login} --name {session.spec.name}")
+    else:
+        say("hint: when it is back, put it into the file, up, take it out, and up once more undoes it")
 
 
 def check_context(session: ClusterSession) -> None:

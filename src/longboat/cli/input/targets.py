@@ -126,14 +126,24 @@ def starter(path: Path, name: str) -> list[str]:
     """The command that starts a script: by its suffix, else the script itself if executable."""
     if path.suffix == ".py":
         return ["python", name]
-    if os.access(path, os.X_OK):
+    is_shell = path.suffix in (".sh", ".bash")
+    if os.access(path, os.X_OK) and not (is_shell and not has_interpreter(path)):
         return [f"./{name}"]
-    if path.suffix in (".sh", ".bash"):
+    if is_shell:
         return ["bash" if path.suffix == ".bash" else "sh", name]
     raise UsageError(
         f"{name} is neither a Python or shell script, nor executable, nor a job file",
         hint=f"chmod +x {name}, or {asked()} -- PROGRAM {name}",
     )
+
+
+def has_interpreter(path: Path) -> bool:
+    """Whether a script begins with `#!`: only a shell starts one that does not."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True  # it is started as it is, and what is wrong is told then
 
 
 def missing_script(script: str, arguments: Sequence[str], path: Path) -> Exception:

@@ -6,6 +6,8 @@ from longboat.clouds.rest import RestFault
 from longboat.core.errors import EngineError, LongboatError, Refused
 
 LOGIN = "az login, or AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET"
+_PLACES = ("LocationNotAvailable", "NoRegisteredProviderFound", "InvalidLocation")
+"""Beginnings of codes; Azure's words list all regions that there are, hundreds of words."""
 _LIMITS = {"QuotaExceeded", "ErrCode_InsufficientVCPUQuota", "InsufficientVCPUQuota"}
 
 
@@ -23,6 +25,8 @@ def answer_error(fault: RestFault, operation: str) -> LongboatError:
         return EngineError(f"Azure asks for fewer requests ({operation}): {text}", hint="the same command again")
     if codes & _LIMITS:
         return Refused(f"a quota of the subscription is reached: {text}", hint="the portal, Quotas: ask Azure for more")
+    if any(code.startswith(_PLACES) for code in codes):
+        return Refused(f"Azure has no such region for that: {text[:300]}", hint="az account list-locations -o table")
     if "ScopeLocked" in codes:
         return Refused(f"a lock keeps you from that ({operation}): {text}", hint="az lock list, and az lock delete")
     if codes & {"MissingSubscriptionRegistration", "SubscriptionNotRegistered"}:

@@ -111,6 +111,6 @@ def installed_version(objects: Sequence[Object]) -> str:
         if body["kind"] in ("Deployment", "DaemonSet"):
             for container in body["spec"]["template"]["spec"]["containers"]:
                 tag = str(container.get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2]
-                if tag[:1] == "v" and tag[1:2].isdigit():
+                if tag[:1] == "v" and tag[1:2].isdecimal():
                     return tag[1:]
     return ""

@@ -87,7 +87,7 @@ class LocalConnection(ShellConnection):
         """Kill the script's process groups after an interrupt or a timeout."""
         if process.poll() is not None:
             return
-        groups = [process.pid, *([int(group)] if group and group.isdigit() else [])]
+        groups = [process.pid, *([int(group)] if group and group.isdecimal() else [])]
         for number in (signal.SIGTERM, signal.SIGKILL):
             for leader in groups:
                 try:

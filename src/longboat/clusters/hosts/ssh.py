@@ -161,7 +161,7 @@ class SshConnection(ShellConnection):
 
     async def _kill(self, connection: asyncssh.SSHClientConnection, group: str | None) -> None:
         """Kill the script's process group, as the user it runs as."""
-        if connection.is_closed() or not group or not group.isdigit():
+        if connection.is_closed() or not group or not group.isdecimal():
             return
         with contextlib.suppress(OSError, asyncssh.Error, asyncio.TimeoutError):
             sudo = scripts.SUDO.get(self._sudo, "")

@@ -25,7 +25,7 @@ def is_made(spec: ClusterSpec) -> bool:
 
 def is_version_since(text: str, oldest: tuple[int, int]) -> bool:
     parts = text.split(".")
-    return len(parts) > 1 and all(part.isdigit() for part in parts[:2]) and (int(parts[0]), int(parts[1])) >= oldest
+    return len(parts) > 1 and all(part.isdecimal() for part in parts[:2]) and (int(parts[0]), int(parts[1])) >= oldest
 
 
 def gpu(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:

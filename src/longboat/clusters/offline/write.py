@@ -33,6 +33,6 @@ def write_tar(files: Mapping[str, bytes | FilePart], target: Path) -> None:
                 output.write(piece)
             output.flush()
             durable.sync(output.fileno())
-            os.replace(scratch, target)
+            durable.replace(str(scratch), str(target))
     finally:
         scratch.unlink(missing_ok=True)

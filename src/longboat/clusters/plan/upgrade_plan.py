@@ -121,7 +121,7 @@ def installed(facts: HostFacts) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def check_path(spec: ClusterSpec, members: Sequence[HostFacts]) -> None:

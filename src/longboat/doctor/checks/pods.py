@@ -69,7 +69,7 @@ def image_python(seen: Seen) -> Judgement:
     if outcome.kind == "end":
         return broken(f"the image cannot run Python: {outcome.problem}", _HINTS["end"])
     report = _report(seen)
-    version = tuple(int(part) for part in report.python.split(".")[:2] if part.isdigit())
+    version = tuple(int(part) for part in report.python.split(".")[:2] if part.isdecimal())
     if version < OLDEST_PYTHON:
         return broken(f"python3 of the image is {report.python or 'unknown'}", "use an image with Python 3.8 or newer")
     return ok(f"{report.python} in {seen[NETWORK_PROBE].image}")

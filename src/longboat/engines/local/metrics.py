@@ -129,7 +129,7 @@ def _held_gpus(folder: Path, run: RunStatus) -> dict[str, GpuUse]:
     sampled = {gpu.uuid: gpu for gpu in gpus_of(list(beat.gpus), folder.name)}
     return {
         id: msgspec.structs.replace(
-            sampled.get(id) or GpuUse(node=folder.name, number=id if id.isdigit() else "", uuid=id),
+            sampled.get(id) or GpuUse(node=folder.name, number=id if id.isdecimal() else "", uuid=id),
             run=run.name,
             user=run.user,
         )

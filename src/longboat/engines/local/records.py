@@ -238,7 +238,7 @@ class RunFolder:
             names = [entry.name for entry in (self.directory / "attempts").iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _known(value: S | None) -> S | None:

@@ -22,6 +22,7 @@ import msgspec
 
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.guards.decoding import decode_msgpack
+from longboat.core.guards.own_modules import own_program
 from longboat.core.jobs import Value
 from longboat.core.runs import LogLine, LogQuery
 
@@ -37,11 +38,7 @@ MOST_LINE = 64 << 20
 SEARCH_S = 5.0
 """Of processor time for the lines of one block in a process of their own; expressions of use take a hundredth."""
 SEARCH_IDLE_S = 2.0  # blocks of one search follow each other at once; without another one it is over
-_SEARCH_PROGRAM = (
-    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[1:] if root not in sys.path]; "
-    "from longboat.engines.shared.logfiles import main; main()"
-)
-"""Not `-m`: that would import from the folder the user happens to be in."""
+_SEARCH_PROGRAM = own_program("from longboat.engines.shared.logfiles import main; main()", first_root=1)
 
 
 class Source(Value, frozen=True):
@@ -364,7 +361,7 @@ def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
         role = node.rpartition("-")[0]
         if stream not in ("out", "err") or (query.roles and role not in query.roles):
             continue
-        rank = int(stem) if stem.isdigit() else -1
+        rank = int(stem) if stem.isdecimal() else -1
         if query.ranks and rank not in query.ranks:
             continue
         log_files.append(

@@ -103,7 +103,7 @@ def _is_bypassed(entry: str, host: str, port: int) -> bool:
         network = ipaddress.ip_network(entry, strict=False)
         return address is not None and address in network
     name, colon, number = entry.rpartition(":")
-    if colon and number.isdigit():
+    if colon and number.isdecimal():
         if int(number) != port:
             return False
         entry = name.strip("[]")

@@ -221,7 +221,7 @@ def _tree_by_parents(pid: int, pairs: list[list[str]]) -> list[int]:
 
 
 def _all_pids() -> list[str]:
-    return [name for name in os.listdir("/proc") if name.isdigit()] if HAS_PROC else []
+    return [name for name in os.listdir("/proc") if name.isdecimal()] if HAS_PROC else []
 
 
 def _ps(*arguments: str) -> list[str]:

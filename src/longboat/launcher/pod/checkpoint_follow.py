@@ -90,7 +90,7 @@ class Follower(StoreThread):
         """The step after which checkpoints are wanted, and whether only the newest is; None: nobody follows."""
         wishes: list[dict[str, Any]] = []
         for name in os.listdir(self._state.plan.directory):
-            if name.startswith(FOLLOWS) and name[len(FOLLOWS) :].isdigit():
+            if name.startswith(FOLLOWS) and name[len(FOLLOWS) :].isdecimal():
                 try:
                     wishes.append(read_json(self._state.path(name)))
                 except (OSError, ValueError):

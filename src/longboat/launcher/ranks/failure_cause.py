@@ -57,7 +57,7 @@ def lines_of(data: bytes) -> list[str]:
 def _plain(line: str) -> str:
     if line.startswith("[rank"):
         head, mark, rest = line.partition("]:")
-        if mark and head[5:].isdigit():
+        if mark and head[5:].isdecimal():
             return rest[1:] if rest.startswith(" ") else rest
     return line
 
@@ -144,14 +144,23 @@ def _group_words(evidence: EndEvidence) -> str:
 def mpirun_culprit(lines: list[str]) -> tuple[int, int | None] | None:
     """The rank that Open MPI's mpirun reports as the first to fail, and its signal."""
     for line in reversed(lines):
-        words = line.split()
         if "noticed that process rank" in line and "exited on signal" in line:
-            rank, number = words[words.index("rank") + 1], words[words.index("signal") + 1].rstrip(".")
-            return (int(rank), int(number)) if rank.isdigit() and number.isdigit() else None
+            rank, number = (_number(_word_after(line, mark)) for mark in ("process rank", "on signal"))
+            return None if rank is None or number is None else (rank, number)
         if line.strip().startswith("Process name: [["):
-            rank = line.rpartition(",")[2].strip(" ]")
-            return (int(rank), None) if rank.isdigit() else None
+            rank = _number(line.rpartition(",")[2].strip(" ]"))
+            return None if rank is None else (rank, None)
     return None
+
+
+def _word_after(line: str, mark: str) -> str:
+    """The word behind the last mark; empty where the line ends with it."""
+    return (line.rpartition(mark)[2].split() or [""])[0].rstrip(".")
+
+
+def _number(word: str) -> int | None:
+    """None for what is none, and for more than a rank may be: a rank of a job may print the like of mpirun's lines."""
+    return int(word) if word.isdecimal() and len(word) < 8 else None
 
 
 def last_words(lines: list[str]) -> str:

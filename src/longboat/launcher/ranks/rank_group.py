@@ -24,7 +24,7 @@ def node_of_rank(hosts: str, rank: int) -> str | None:
     """The node of an mpirun rank, from `worker-0:2,worker-1:2`."""
     for host in hosts.split(","):
         name, _, slots = host.rpartition(":")
-        if not slots.isdigit():
+        if not slots.isdecimal():
             return None
         if rank < int(slots):
             return name

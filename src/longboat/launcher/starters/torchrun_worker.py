@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     ranks = os.environ.get(RANKS, "").split(",")
     local_rank = os.environ.get("LOCAL_RANK", "")
     env = worker_environment(dict(os.environ))
-    if not local_rank.isdigit() or int(local_rank) >= len(ranks):
+    if not local_rank.isdecimal() or int(local_rank) >= len(ranks):
         os.execve(python, command, env)  # not a worker of torchrun
     rank = int(ranks[int(local_rank)])
     env["LONGBOAT_RANK"] = str(rank)
@@ -172,7 +172,7 @@ class _Worker:
 
 def _count(name: str) -> int:
     text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _die_with_parent(parent: int) -> None:

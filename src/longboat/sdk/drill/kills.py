@@ -42,7 +42,7 @@ def parse_kill(word: str, job: Job) -> Kill:
     kind, name, step = match.groups()
     nodes = nodes_of(job)
     if kind == "rank":
-        if not (name or "0").isdigit():
+        if not (name or "0").isdecimal():
             raise UsageError(f"--kill {word}: a rank is a number", hint="rank=1@step=200")
         rank = int(name or 0)
         node = next((node for node, ranks in nodes.items() if rank in ranks), None)

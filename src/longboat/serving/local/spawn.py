@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from longboat.core.errors import LongboatError
+from longboat.core.guards.own_modules import own_program
 from longboat.engines.local.supervise.processes import is_alive
 from longboat.engines.local.supervise.spawn import import_roots
 from longboat.engines.shared.files import LogStream, disk, is_current, log_line, open_lock, remove_tree, try_lock
@@ -20,11 +21,7 @@ from longboat.engines.shared.home import Home
 from longboat.engines.shared.secrets import read_secrets
 from longboat.serving.local.records import ServiceFolder, WantedService
 
-_PROGRAM = (
-    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[4:] if root not in sys.path]; "
-    "from longboat.serving.local.spawn import main; main(sys.argv[1:])"
-)
-"""Not `-m`: that would import from the folder the user happens to be in."""
+_PROGRAM = own_program("from longboat.serving.local.spawn import main; main(sys.argv[1:])", first_root=4)
 
 MOST_FILES = 16384
 """Open files of a supervisor: two for each of the most clients the proxy takes, and as many again. Not all that the

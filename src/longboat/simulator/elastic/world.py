@@ -29,6 +29,7 @@ class ElasticWorld(World):
         for job in self.running if self.conditions.elastic and every and self._gate is not None else ():
             if job.gpus < job.sizes[-1] and job.grows_at is None and job.started is not None:
                 job.grows_at = job.started + ((now - job.started) // every + 1) * every
+                self.wishes += 1
                 self._later(job.grows_at, GROW, job, job.round)
 
     def _grow(self, job: SimulatedJob, now: float) -> None:

@@ -1,14 +1,16 @@
 """Longboat's own policy: the very `decide()` of the live autoscaler, on Snapshots made of the simulated world.
 
 It is called when its plan can have changed: those who wait no longer fit on what is there and on its way, an order was
-refused, a machine has been idle for long enough, fewer machines than `spare` are empty, the moment of `next_s` has
-come, or the last plan removed something. Where all who wait have a place to go to and nothing is due, `decide()` would
-do nothing, and is not asked. What an earlier loop would have written on a node (since when it idles) the world knows.
+refused, a job could grow, a machine has been idle for long enough, fewer machines than `spare` are empty, the moment of
+`next_s` has come, or the last plan removed something. Where all who wait have a place to go to and nothing is due,
+`decide()` would do nothing, and is not asked. What an earlier loop would have written on a node (since when it idles)
+the world knows.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.model.machines import patience, template
@@ -16,6 +18,7 @@ from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
 from longboat.autoscaler.model.snapshot import (
     AutoscalerSettings,
     ClusterSnapshot,
+    ElasticGang,
     Gang,
     NodeMemory,
     Order,
@@ -25,7 +28,7 @@ from longboat.autoscaler.model.snapshot import (
 )
 from longboat.fitting.model.nodes import Toleration
 from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
-from longboat.simulator.entities import SimulatedJob, SimulatedMachine, SimulatedPod
+from longboat.simulator.entities import SimulatedJob, SimulatedMachine, SimulatedPod, growth_of
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import WITH_LONGBOAT, World
 
@@ -41,7 +44,7 @@ class Longboat(Policy):
         self.settings, self.interval_s = settings, interval_s
         self._shapes: dict[int, PodShape] = {}
         self._failures: dict[tuple[str, str | None], ProviderFailure] = {}
-        self._calls = self._refusals = -1
+        self._calls = self._refusals = self._wishes = -1
         self._wake: float | None = None
         self._handled = float("-inf")  # machines that were due before this moment have been decided on
 
@@ -65,6 +68,8 @@ class Longboat(Policy):
 
     def _has_new_demand(self, world: World, now: float) -> bool:
         """Whether something happened for which machines may be needed."""
+        if world.wishes != self._wishes and any(pool.growth_s for pool in world.pools.values()):
+            return True
         if world.calls == self._calls and len(world.idle) >= self.settings.spare:
             return False
         self._calls = world.calls
@@ -96,7 +101,7 @@ class Longboat(Policy):
 
     def _decide(self, world: World, now: float) -> None:
         snapshot = self.snapshot(world)
-        self._calls, self._refusals = world.calls, world.refusals
+        self._calls, self._refusals, self._wishes = world.calls, world.refusals, world.wishes
         before = time.process_time()
         plan = decide(snapshot, self.settings, now)
         world.tally.decide_cpu_s += time.process_time() - before
@@ -164,6 +169,7 @@ class Longboat(Policy):
             nodes=tuple(nodes),
             pods=tuple(pods),
             gangs=tuple(gangs),
+            elastic=tuple(self._growing(world)),
             pools=tuple(world.pools.values()),
             orders=tuple(orders),
             failures=tuple(self._failures.values()),
@@ -200,6 +206,20 @@ class Longboat(Policy):
     def _gang(self, job: SimulatedJob) -> Gang:
         pods = tuple(self._pod(task, None) for task in job.tasks)
         return Gang(name=f"default/{job.name}", pods=pods, created=job.created, is_suspended=True)
+
+    def _growing(self, world: World) -> Iterator[ElasticGang]:
+        for job in world.running if any(pool.growth_s for pool in world.pools.values()) else ():
+            if job.gpus < job.sizes[-1]:
+                pods = [
+                    SimulatedPod(job, f"{job.name}+{n}", each) for n, each in enumerate(growth_of(job, world.largest))
+                ]
+                yield ElasticGang(
+                    name=f"default/{job.name}",
+                    pods=tuple(self._pod(pod, None) for pod in pods),
+                    size=len(job.tasks),
+                    largest=len(job.tasks) + len(pods),
+                    since=job.started or 0.0,
+                )
 
     def _pod(self, task: SimulatedPod, node: str | None) -> Pod:
         return Pod(name=task.name, shape=self._shape(task.gpus), node=node, owner="Job")

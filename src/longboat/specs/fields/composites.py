@@ -235,7 +235,7 @@ class Either(Value, frozen=True):
 def kind_below(kind: Any, key: str) -> Any:
     """The kind of what is under `key`; None where there is nothing to know."""
     if isinstance(kind, Either):
-        return kind_below(kind.listed if key.isdigit() else kind.scalar, key)
+        return kind_below(kind.listed if key.isdecimal() else kind.scalar, key)
     if isinstance(kind, Shape):
         field = kind.field(key)
         return field.kind if field else None

@@ -242,7 +242,7 @@ CHECKPOINTS = Shape(
     fields=(
         Field(
             name="to",
-            kind=_text(rules.PLACE_EXPECTED, check=rules.place_fault),
+            kind=_text(rules.PLACE_EXPECTED, check=rules.checkpoint_fault),
             doc="Folder for checkpoints, relative to the job file, or a name in an object store (s3://, gs://, az://);"
             " each run gets a folder of its own inside.",
             example="./checkpoints",
@@ -262,7 +262,7 @@ CHECKPOINTS = Shape(
         ),
     ),
     build=_checkpoints,
-    short=_text(rules.PLACE_EXPECTED, check=rules.place_fault),
+    short=_text(rules.PLACE_EXPECTED, check=rules.checkpoint_fault),
     short_name="to",
 )
 

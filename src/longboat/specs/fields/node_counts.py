@@ -36,7 +36,8 @@ class NodeCount(Text, frozen=True):
         if re.fullmatch(r"[0-9]+", node.value.strip()):
             return WholeNumber(low=1, high=MAX_NODES).read(node, at)
         other = re.fullmatch(_RANGE_OF_OTHERS, node.value.strip())
-        at.wrong(node, self.expected, hint=None if other is None else f"write {other[1]}-{other[2]}")
+        bounds = sorted((int(other[1]), int(other[2]))) if other is not None else []
+        at.wrong(node, self.expected, hint=f"write {bounds[0]}-{bounds[1]}" if bounds else None)
         return None
 
     def schema(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ _SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/l
 def suggest_name(text: str, *, fallback: str = "job") -> str:
     """The nearest valid name: `My Job_2` gives my-job-2, `123` job-123."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    if name.replace("-", "").isdigit():
+    if name.replace("-", "").isdecimal():
         name = f"{fallback}-{name}"
     name = re.sub(r"^[^a-z]+", "", name)[:MAX_NAME].strip("-")
     return name or fallback
@@ -100,12 +100,19 @@ def url_fault(url: str) -> str | None:
     return None
 
 
+def checkpoint_fault(place: str) -> str | None:
+    """The same for checkpoints, which have a folder of their own."""
+    is_workdir = clean_target(place) == "."
+    return (
+        "found the working folder itself, expected a folder such as ./checkpoints" if is_workdir else place_fault(place)
+    )
+
+
 def place_fault(place: str) -> str | None:
     """For places that are a folder or a name in an object store. The message never repeats a URL."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?", place)
     if scheme is None:
-        is_workdir = clean_target(place) == "."
-        return "found the working folder itself, expected a folder such as ./checkpoints" if is_workdir else None
+        return None
     if not scheme[2]:
         is_store = scheme[1].lower() in ("s3", "gs", "az")
         return f"found {scheme[1]}: without //, expected {PLACE_EXPECTED}" if is_store else None

@@ -96,7 +96,13 @@ VOLUME = Shape(
             default="false",
             example="true",
         ),
-        Field(name="read_only", kind=Flag(), doc="The ranks cannot write to it.", default="false", example="true"),
+        Field(
+            name="read_only",
+            kind=Flag(),
+            doc="The ranks cannot write to it; on this machine they can, and a note says so.",
+            default="false",
+            example="true",
+        ),
         Field(
             name="size",
             kind=size(),

@@ -254,7 +254,7 @@ def _set_gpus(fields: dict[str, Any], source: str, draft: ImportDraft) -> None:
     if len(types) > 1:
         draft.lost(source, f"one job asks for one type of GPU; the first of {len(types)} was taken")
     low = at_least(fields.get("count"))
-    count = int(low) if low and low.isdigit() else 1
+    count = int(low) if low and low.isdecimal() and len(low) < 10 else 1
     if count == 0:
         return
     asked = {"count": count, "type": types[0] if types else None, "memory": gibibytes(fields.get("memory"))}

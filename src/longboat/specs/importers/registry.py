@@ -9,6 +9,7 @@ from longboat.core.frameworks import starter_of
 from longboat.core.jobs import Value
 from longboat.core.words import counted
 from longboat.specs.fields.job_fields import JOB
+from longboat.specs.fields.other_tools import SKYPILOT_FIELDS
 from longboat.specs.importers import dstack, skypilot
 from longboat.specs.importers.import_draft import ImportDraft, entries, text_of
 from longboat.specs.yaml.yaml12 import parse_text, split_documents
@@ -73,10 +74,10 @@ def _source(root: YamlNode, file: str) -> Literal["skypilot", "dstack"]:
         return "dstack"
     if kind is not None:
         raise _refused(f"found a dstack file of type {kind[:40]}; only tasks can be translated", file)
-    own = {field.name for field in JOB.fields} - skypilot.FIELDS
-    if keys & own and not keys & (skypilot.FIELDS - {field.name for field in JOB.fields}):
+    own = {field.name for field in JOB.fields} - SKYPILOT_FIELDS
+    if keys & own and not keys & (SKYPILOT_FIELDS - {field.name for field in JOB.fields}):
         raise _refused("this looks like a Longboat job file already", file)
-    if keys & skypilot.FIELDS:
+    if keys & SKYPILOT_FIELDS:
         return "skypilot"
     raise _refused(
         "found no SkyPilot task (run, resources, ...), dstack task (type: task), acs-engine file "

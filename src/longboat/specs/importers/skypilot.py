@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from longboat.specs.fields.other_tools import SKYPILOT_FIELDS
 from longboat.specs.fields.rules import clean_target, is_below, suggest_name
 from longboat.specs.importers.import_draft import (
     ImportDraft,
@@ -17,11 +18,6 @@ from longboat.specs.importers.import_draft import (
     whole_of,
 )
 from longboat.specs.yaml.yaml_tree import YamlNode
-
-FIELDS = frozenset(
-    "name workdir num_nodes resources envs secrets volumes file_mounts storage_mounts setup run service pool config "
-    "event_callback inputs outputs file_mounts_mapping experimental".split()
-)
 
 _LOST = {
     "service": "Longboat trains, it does not serve",
@@ -68,7 +64,7 @@ def translate(root: YamlNode, draft: ImportDraft) -> None:
         node = given if key in _EXPANDED_THERE else _expanded(given, public)
         if key in _LOST:
             draft.lost(key, _LOST[key])
-        elif key not in FIELDS:
+        elif key not in SKYPILOT_FIELDS:
             draft.lost(key, "not a field that Longboat knows of SkyPilot")
         elif node.value is not None:
             _field(key, node, draft)

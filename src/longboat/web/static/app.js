@@ -5,7 +5,7 @@ import { html, render, useEffect, useMemo, useRef, useState } from "./lib/html.j
 import { current, letters, read, useKeys, write } from "./lib/keys.js"
 import { Dialog, Icon, Loading, Note, Problem, Toasts, useTick } from "./lib/parts.js"
 import { go, href, runHref, useRoute } from "./lib/router.js"
-import { connect, store, useStore } from "./lib/store.js"
+import { clusterTitle, connect, store, useStore } from "./lib/store.js"
 
 const PAGES = [
   ["runs", "Runs", "list"],
@@ -103,7 +103,7 @@ function Jump({ close }) {
     const runs = []
     for (const row of store.runs.values()) {
       if (row.sweep) sweeps.set(`${row.cluster}/${row.sweep}`, { title: row.sweep, sub: "sweep", to: href(["sweep", row.cluster, row.sweep]) })
-      runs.push({ title: row.name, sub: `${row.phase}, ${row.cluster}`, to: runHref(row) })
+      runs.push({ title: row.name, sub: `${row.phase}, ${clusterTitle(row.cluster)}`, to: runHref(row) })
     }
     return [...pages, ...sweeps.values(), ...runs]
   }, [])
@@ -157,7 +157,7 @@ function Help({ close }) {
       ${current().map(
         (scope) => html`<div>
           <h3>${scope.title}</h3>
-          <dl>${scope.bindings.filter((binding) => binding.label).map((binding) => html`<dt>${binding.keys.map((name) => html`<kbd>${name}</kbd>`)}</dt><dd>${binding.label}</dd>`)}</dl>
+          <dl>${scope.bindings.filter((binding) => binding.label).map((binding) => html`<dt>${(binding.shown || binding.keys).map((name) => html`<kbd>${name}</kbd>`)}</dt><dd>${binding.label}</dd>`)}</dl>
         </div>`,
       )}
     </div>

@@ -33,6 +33,10 @@ MOST_EXPLAINED = 12
 """Waiting runs that are explained: each costs a cluster a few requests; of the others the list's reason is shown."""
 EXPLAINED_S = 15.0
 """How long an explanation holds: the page asks every few seconds, and what lets a run in changes within minutes."""
+MOST_CELLS = 256
+"""GPUs of one node that are shown: eight, as seven slices each, are 56. What a pod asks for is anybody's word, and on a
+node whose kubelet is gone nobody refuses it.
+"""
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 POOL_LABELS = (
     POOL_LABEL,
@@ -134,10 +138,10 @@ def _cluster_node(
         run = pod.run if pod.run and pod.namespace == namespace else None
         uses = sampled.get((node.name, run or ""), []) if run else []
         who = run or ("another namespace" if pod.namespace != namespace else pod.name)
-        for number in range(held):
+        for number in range(min(held, MOST_CELLS - len(cells))):
             use = uses[number] if number < len(uses) else GpuUse(node=node.name, run=who, user=users.get(who, ""))
             cells.append({**cell(cluster, use), "id": run, "holder": None if run else who, "model": use.model or model})
-    cells += [cell(cluster, GpuUse(node=node.name, model=model)) for _ in range(max(0, total - len(cells)))]
+    cells += [cell(cluster, GpuUse(node=node.name, model=model)) for _ in range(min(total, MOST_CELLS) - len(cells))]
     for number, each in enumerate(cells):
         each["number"] = each["number"] or str(number)
     return _node(node.name, node_state(node), cells, **_node_facts(node, model))

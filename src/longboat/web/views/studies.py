@@ -15,7 +15,7 @@ from longboat.engines.shared.home import Home
 from longboat.metrics.values import RunMetrics
 from longboat.multicluster.ask import set_price
 from longboat.sdk.records import plain
-from longboat.sdk.sweeps import OpenSweep, all_sweeps, ensure_driven, find_sweep
+from longboat.sdk.sweeps import OpenSweep, all_sweeps, ensure_driven, find_sweep, stop_sweep
 from longboat.sweeps.report import SweepReport, report_of
 from longboat.sweeps.trials import FINAL
 from longboat.web.places import LOCAL, ShownPlace, find_place
@@ -52,6 +52,15 @@ def one_sweep(places: Sequence[ShownPlace], cluster: str, name: str, *, readonly
     place, home = find_place(places, cluster), Home()
     report = _look(home, find_sweep(home, name, place=searched(place), is_whole=True), readonly=readonly)
     return {"cluster": place.name, **plain(report), "counts": counts(report)}
+
+
+def end_sweep(place: ShownPlace, name: str) -> dict[str, str]:
+    """`sweep stop --no-wait`: no trial starts any more, those under way get their grace."""
+    home = Home()
+    sweep = find_sweep(home, name, place=searched(place), is_whole=True)
+    stop_sweep(sweep)
+    ensure_driven(home, sweep)  # one whose driver is gone would heed nobody
+    return {"cluster": place.name, "name": sweep.name}
 
 
 def searched(place: ShownPlace) -> Engine | None:

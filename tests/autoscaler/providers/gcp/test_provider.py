@@ -6,6 +6,7 @@ import secrets
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longboat.autoscaler.model.config import AutoscalerConfig
@@ -15,6 +16,7 @@ from longboat.autoscaler.observe.orders import OrderBook
 from longboat.autoscaler.providers.gcp import provider as gcp_provider
 from longboat.autoscaler.providers.gcp.provider import GoogleProvider
 from longboat.autoscaler.providers.provider import MachineRequest, ProviderError
+from longboat.autoscaler.providers.registry import discover
 from tests.clouds.gcp.simulated_google import PROJECT, REGION, ZONES, SimulatedGoogle, SimulatedGroup
 
 
@@ -52,6 +54,15 @@ def test_pools_are_discovered_from_the_cloud(google: SimulatedGoogle) -> None:
         "is the pool spot already",
     ):
         assert words in notes
+
+
+def test_growth_is_for_spot_machines(google: SimulatedGoogle) -> None:
+    google.add_pool("gpu")
+    google.add_pool("spot", "e2-standard-4", zones=ZONES[:1], config={"spot": True})
+    settings = google.provider().settings
+    for growth_s in (0.0, 2700.0):
+        pools, _ = discover((), {"gcp": msgspec.structs.replace(settings, growth_s=growth_s)})
+        assert [(pool.name, pool.growth_s) for pool in pools] == [("gpu", 0.0), ("spot", growth_s)]
 
 
 def test_a_machine_is_known_as_its_node_is(google: SimulatedGoogle) -> None:

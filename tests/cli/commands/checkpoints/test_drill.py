@@ -81,3 +81,11 @@ def test_a_finished_run_is_compared_with_and_a_drift_is_found(fit: Longboat) -> 
 def test_a_job_without_checkpoints_is_refused(fit: Longboat) -> None:
     refused = fit("drill", "fit.yaml", "--set", "run=python fit.py nothing", "--set", "procs=1", code=203)
     assert "error: fit wrote no checkpoints: there is nothing to resume from" in refused.err
+
+
+def test_what_cannot_be_drilled(longboat: Longboat) -> None:
+    (longboat.folder / "tune.yaml").write_text("run: python train.py\nsweep: {lr: [1, 2]}\n")
+    assert "the job has a `sweep`: it stands for many runs" in longboat("drill", "tune.yaml", code=201).err
+    refused = longboat("drill", "train.py", code=201).err
+    assert "train.py is no job file" in refused and "hint: write one: longboat init train.py" in refused
+    assert not longboat("ps", "-a", "-o", "name").out

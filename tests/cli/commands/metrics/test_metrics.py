@@ -7,6 +7,10 @@ import io
 import json
 from xml.etree import ElementTree as ET
 
+import pytest
+
+from longboat.cli.commands.metrics.metrics import print_system
+from longboat.metrics.values import RunMetrics
 from tests.cli.conftest import Longboat
 
 TRAIN = """
@@ -38,3 +42,10 @@ def test_a_run_without_metrics_says_how_to_report_some(longboat: Longboat) -> No
     done = longboat("metrics", "m2")
     assert done.out == "" and "longboat.step(n, loss=...)" in done.err
     assert json.loads(longboat("metrics", "m2", "-o", "json").out)["series"] == {}, "no field is left out"
+
+
+def test_of_a_run_too_short_for_a_sample_no_empty_table_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_system(RunMetrics(run="r", nodes={"worker-0": {}}))
+    assert capsys.readouterr().out == ""
+    print_system(RunMetrics(run="r", nodes={"worker-0": {"cpu": ((1.0, 2.0), (2.0, 4.0))}}))
+    assert "worker-0  4 / 3" in capsys.readouterr().out

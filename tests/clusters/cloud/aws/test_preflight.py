@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from longboat.clouds.machine_types import shipped_table
+from longboat.clusters.cloud.aws.observe import see_use
 from longboat.clusters.cloud.aws.preflight import (
     RegionView,
     check_version,
@@ -14,6 +17,7 @@ from longboat.clusters.cloud.aws.preflight import (
 )
 from longboat.clusters.cloud.spec import CloudNetwork, CloudPool, CloudSpec
 from longboat.core.errors import Refused
+from tests.clouds.aws.moto_cluster import MotoCluster
 
 ZONES = tuple((f"us-east-1{letter}", f"use1-az{number}") for letter, number in zip("abcdef", (4, 6, 1, 2, 3, 5)))
 GPU = CloudPool(name="gpu", type="g5.xlarge", count=4, min=0, max=100, gpus=1)
@@ -59,10 +63,40 @@ def test_versions() -> None:
 
 def test_quotas_are_counted_in_cpus_by_family() -> None:
     table = shipped_table("aws")
-    codes = [quota_of(pool)[0] for pool in (CPU, GPU, CloudPool(name="p", type="p5.48xlarge", spot=True))]
+    pools = (CPU, GPU, CloudPool(name="p", type="p5.48xlarge", spot=True))
+    codes = [quota_of(pool.type, spot=pool.spot)[0] for pool in pools]
     assert codes == ["L-1216C47A", "L-DB2E81BA", "L-C4BD4855"]
-    assert quota_problems(spec(CPU, GPU), table, {}) == ([], [])
-    now, later = quota_problems(spec(CPU, GPU), table, {"L-DB2E81BA": 8.0, "L-1216C47A": 2.0})
+    assert quota_problems(spec(CPU, GPU), table, {}, {}) == ([], [])
+    now, later = quota_problems(spec(CPU, GPU), table, {"L-DB2E81BA": 8.0, "L-1216C47A": 2.0}, {})
     assert now == ["quota L-DB2E81BA (Running On-Demand G and VT instances): 8 CPUs are allowed, 16 are needed"]
-    now, later = quota_problems(spec(GPU), table, {"L-DB2E81BA": 64.0})
+    now, later = quota_problems(spec(GPU), table, {"L-DB2E81BA": 64.0}, {})
     assert (now, len(later)) == ([], 1) and "400 are needed" in later[0]
+
+
+def test_what_runs_already_counts_towards_a_quota() -> None:
+    table, quotas = shipped_table("aws"), {"L-DB2E81BA": 400.0, "L-1216C47A": 32.0}
+    now, later = quota_problems(spec(CPU, GPU), table, quotas, {"L-DB2E81BA": 390.0, "L-7212CCBC": 96.0})
+    assert now == [
+        "quota L-DB2E81BA (Running On-Demand G and VT instances): 400 CPUs are allowed, 390 are in use, 16 are needed"
+    ]
+    none = CloudPool(name="gpu", type="g5.xlarge", count=0, min=0, max=1, gpus=1)
+    now, later = quota_problems(spec(none), table, quotas, {"L-DB2E81BA": 404.0})
+    assert now == [] and "404 are in use, 4 are needed" in later[0]
+
+
+def test_machines_of_the_account_are_counted(moto: MotoCluster) -> None:
+    """On a server that plays EC2: machines that run, by family, whether spot or not; those that ended do not count."""
+    session = moto.session
+    before = see_use(session, shipped_table("aws"))
+    image = session.call("ec2", "describe_images")["Images"][0]["ImageId"]
+    two: dict[str, Any] = {"ImageId": image, "InstanceType": "g5.xlarge", "MinCount": 2, "MaxCount": 2}
+    ids = []
+    for market in ({}, {"InstanceMarketOptions": {"MarketType": "spot"}}):
+        made = session.call("ec2", "run_instances", **two, **market)["Instances"]
+        ids += [each["InstanceId"] for each in made]
+    after = see_use(session, shipped_table("aws"))
+    more = {code: count - before.get(code, 0.0) for code, count in after.items() if count != before.get(code)}
+    assert more == {"L-DB2E81BA": 8.0, "L-3819A6DF": 8.0}, "other tests have machines there, too"
+    session.call("ec2", "terminate_instances", InstanceIds=ids)
+    left = see_use(session, shipped_table("aws"))
+    assert {code: count for code, count in left.items() if count} == {c: n for c, n in before.items() if n}

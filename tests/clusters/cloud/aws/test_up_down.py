@@ -8,6 +8,8 @@ group as on demand, so no pool here is spot. No machine is started and no API se
 
 from __future__ import annotations
 
+import json
+import shlex
 import threading
 from pathlib import Path
 
@@ -92,6 +94,31 @@ def test_a_cluster_lives_and_leaves_nothing(aws: AwsSession, capfd: pytest.Captu
     assert not aws.call("efs", "describe_file_systems")["FileSystems"]
     code, text = say(capfd, "status")
     assert code == 202 and "life is not in us-east-1" in text
+
+
+def test_a_stack_that_was_deployed_by_hand_is_taken_up(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
+    """By the command that `render` prints: its tags are the file's, and say whose it is."""
+    write("byhand", ("tags: {team: vision}", "tags: {team: vision and more, cost: a=b}"))
+    code, text = say(capfd, "render", "-o", "stack")
+    words = shlex.split(next(line for line in text.splitlines() if line.startswith("aws cloudformation")))
+    assert code == 0 and words[words.index("--stack-name") + 1] == "longboat-byhand"
+    start = words.index("--tags") + 1
+    end = next(number for number in range(start, len(words)) if words[number].startswith("--"))
+    pairs = [word.removeprefix("Key=").split(",Value=") for word in words[start:end]]
+    aws.call(
+        "cloudformation",
+        "create_stack",
+        StackName="longboat-byhand",
+        TemplateBody=Path("stack/template.yaml").read_text(),
+        Parameters=json.loads(Path("stack/parameters.json").read_text()),
+        Tags=[{"Key": key, "Value": value} for key, value in pairs],
+    )
+    assert dict(pairs) == {"team": "vision and more", "cost": "a=b", "longboat.dev/cluster": "byhand"}
+    code, text = say(capfd, "up")
+    assert code == 0 and ("as its file says" in text or "nothing to do" in text), text
+    assert aws.call("eks", "describe_cluster", name="byhand")["cluster"]["tags"]["cost"] == "a=b"
+    assert say(capfd, "status")[0] == 0
+    assert say(capfd, "down", "--yes", "--purge-data")[0] == 0
 
 
 def test_disks_and_snapshots_of_claims_stay_until_they_are_asked_for(

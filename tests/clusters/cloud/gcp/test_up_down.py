@@ -83,6 +83,7 @@ def test_an_interrupted_up_goes_on(google: SimulatedGke, capfd: Text, monkeypatc
     [
         (("region: us-central1", 'version: "1.22"\nregion: us-central1'), "GKE has no Kubernetes 1.22 in us-central1"),
         (("e2-standard-4", "e2-standard-8"), "us-central1-b has no e2-standard-8"),
+        (("region: us-central1", "region: us-centrall1"), "Google Cloud has no region us-centrall1: "),
         (("count: 2", "count: 30"), "CPUS: 120 wanted, 100 left"),
     ],
 )
@@ -126,6 +127,20 @@ def test_one_message_for_what_google_refuses(google: SimulatedGke, capfd: Text, 
     assert enter(["cluster", "up"]) == 205
     words = capfd.readouterr().err
     assert message in words and "Traceback" not in words
+
+
+def test_what_google_does_not_do_now_is_told_in_its_words(google: SimulatedGke, capfd: Text) -> None:
+    """As while Google itself works on the cluster's network: a conflict with nothing of ours."""
+    google.hiccups = [("POST", "/clusters", 409, "before")] * 20
+    assert enter(["cluster", "up"]) == 205
+    assert "lab does not become as its file says: an error that passes" in capfd.readouterr().err
+    google.hiccups = []
+    assert enter(["cluster", "up"]) == 0
+    google.hiccups = [("DELETE", "/clusters/lab", 409, "before")] * 20
+    assert enter(["cluster", "down", "lab", "--yes"]) == 205
+    assert "lab is still there: an error that passes" in capfd.readouterr().err
+    google.hiccups = []
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0 and google.cluster is None
 
 
 def test_a_token_for_kubectl(google: SimulatedGke, capfd: Text, monkeypatch: pytest.MonkeyPatch) -> None:

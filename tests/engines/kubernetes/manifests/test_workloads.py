@@ -70,6 +70,21 @@ def test_whose_pods_are_replaced(retries: Retries, nodes: int, exits: list[int])
     assert (LAUNCHER_KILLED_CODE, RUN_REPLACED_EXIT) == (EXIT_KILLED, EXIT_REPLACED) == (137, 213)
 
 
+def test_the_range_of_an_elastic_role_stands_on_its_job_alone() -> None:
+    """An autoscaler reads Jobs, and no records."""
+    gang = job(role("worker", nodes=4, min_nodes=2, max_nodes=8), role("ps", nodes=2))
+    range_ = {"longboat.dev/nodes": "2-8"}
+    worker, servers = workloads(record(gang), 2, LABELS, suspended=True)
+    assert worker["metadata"]["annotations"] == range_ and "annotations" not in servers["metadata"]
+    assert "longboat.dev/nodes" not in worker["spec"]["template"]["metadata"].get("annotations", {})
+    (jobset,) = workloads(record(gang, workload="jobset"), 2, LABELS, suspended=True)
+    first, second = (each["template"]["metadata"] for each in jobset["spec"]["replicatedJobs"])
+    assert first["annotations"] == range_ and "annotations" not in second
+    assert "annotations" not in jobset["metadata"]
+    never = workloads(record(msgspec.structs.replace(gang, grow="never")), 2, LABELS, suspended=True)
+    assert not any("annotations" in body["metadata"] for body in never)
+
+
 def test_one_jobset_for_all_roles() -> None:
     (body,) = made(workload="jobset")
     assert (body["kind"], body["apiVersion"]) == ("JobSet", "jobset.x-k8s.io/v1alpha2")

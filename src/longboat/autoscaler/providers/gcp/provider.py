@@ -328,7 +328,7 @@ class GoogleProvider:
     def _error(self, fault: RestFault, zone: str | None = None) -> ProviderError:
         kind = kind_of(fault.status, fault.code, fault.reasons)
         where = f" in {zone}" if zone else ""
-        cause = next((reason for reason in fault.reasons if not reason.isdigit()), fault.code)
+        cause = next((reason for reason in fault.reasons if not reason.isdecimal()), fault.code)
         return ProviderError(
             f"provider {self.name}: {kind}{where}: {cause}: {fault.message[:600]}",
             kind=kind,

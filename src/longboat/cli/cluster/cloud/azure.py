@@ -132,5 +132,6 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
             hint="the same command again looks once more: Azure lists some things for minutes after they are gone",
         )
     forget_spec(spec.name, Home())
-    say(f"longboat: {spec.name} is gone; nothing with its tag is left")
+    word = "is gone" if there is not None else f"is not there, in the subscription {group.subscription}"
+    say(f"longboat: {spec.name} {word}; nothing with its tag is left")
     return 0

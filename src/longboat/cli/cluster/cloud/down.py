@@ -28,9 +28,11 @@ def down_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
     if not yes and not is_terminal(sys.stdin):
         raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
     session = AwsSession(cloud.region)
-    check_same_place(spec, session.account(), Home())
+    account = session.account()
+    check_same_place(spec, account, Home())
     work = AwsDown(spec.name, session)
     data = work.data()
+    is_there = bool(data.names) or work.stack.look() is not None
     if not yes:
         confirm(spec, data, purges=purges)
     left = work.run(ResourceTable(output).listen, purged=data if purges else StoredData())
@@ -49,7 +51,8 @@ def down_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
         )
     if not kept:  # else the name is still needed, for --purge-data
         forget_spec(spec.name, Home())
-    say(f"longboat: {spec.name} is gone; nothing else with its tag is left in {cloud.region}")
+    word = "is gone" if is_there else f"is not there, in the account {account}"
+    say(f"longboat: {spec.name} {word}; nothing else with its tag is left in {cloud.region}")
     return 0
 
 

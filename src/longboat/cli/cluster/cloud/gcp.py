@@ -144,7 +144,8 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     tell_leftovers(spec, cluster.project, there, kept)
     if not kept:  # else the name is still needed, for --purge-data
         forget_spec(spec.name, Home())
-    say(f"longboat: {spec.name} is gone; nothing else that is known to be its own is left")
+    word = "is gone" if view is not None or data else f"is not there, in the project {cluster.project}"
+    say(f"longboat: {spec.name} {word}; nothing else that is known to be its own is left")
     return 0
 
 
@@ -202,7 +203,8 @@ def remove(cluster: GkeCluster, output: str) -> None:
         if operation is not None:
             cluster.follow(operation, listen)
     if cluster.look() is not None:
-        raise EngineError(f"{cluster.name} is still there", hint="the same command again")
+        words = f": {clean(cluster.conflict)}" if cluster.conflict else ""
+        raise EngineError(f"{cluster.name} is still there{words}", hint="the same command again")
 
 
 def confirm(spec: ClusterSpec, data: tuple[GoogleLeftover, ...], *, purges: bool) -> None:

@@ -13,7 +13,7 @@ from longboat.cli.cluster.target import named_cluster
 from longboat.cli.output.formats import to_json
 from longboat.cli.output.terminal import say
 from longboat.clusters.cloud.aws.templates import template as aws
-from longboat.clusters.cloud.aws.templates.intrinsics import stack_name
+from longboat.clusters.cloud.aws.templates.intrinsics import CLUSTER_TAG, stack_name
 from longboat.clusters.cloud.azure import template as azure
 from longboat.clusters.cloud.gcp import request as gcp
 from longboat.clusters.spec import ClusterSpec
@@ -86,13 +86,18 @@ def deploy_command(spec: ClusterSpec, template: str, parameters: str) -> str:
         if cloud.autoscaler and not known_project():
             return f"sed s/[$]PROJECT/$PROJECT/ {template} | {curl} -d @- {url}"
         return f"{curl} -d @{template} {url}"
+    name = stack_name(spec.name)
     if spec.kind == "azure":
-        group = stack_name(spec.name)
+        tags = {**dict(cloud.tags), azure.CLUSTER_TAG: spec.name}
+        marks = " ".join(shlex.quote(f"{key}={value}") for key, value in tags.items())
         return (
-            f"az group create --name {group} --location {cloud.region} && az deployment group create "
-            f"--resource-group {group} --template-file {template} --parameters @{parameters}"
+            f"az group create --name {name} --location {cloud.region} --tags {marks} && az deployment group create "
+            f"--resource-group {name} --template-file {template} --parameters @{parameters}"
         )
+    # The stack's tags become those of all that it makes; by its own `up`, `status` and `down` know it.
+    tags = {**dict(cloud.tags), CLUSTER_TAG: spec.name}
+    marks = " ".join(shlex.quote(f"Key={key},Value={value}") for key, value in tags.items())
     return (
-        f"aws cloudformation create-stack --region {cloud.region} --stack-name {stack_name(spec.name)} "
+        f"aws cloudformation create-stack --region {cloud.region} --stack-name {name} --tags {marks} "
         f"--capabilities CAPABILITY_IAM --template-body file://{template} --parameters file://{parameters}"
     )

@@ -68,12 +68,17 @@ def target_of(place: Engine, target: str, overrides: Sequence[str]) -> tuple[Sub
     """What is submitted, and the run that is compared with, if there is one."""
     if is_job_file(target):
         from longboat.cli.input.loading import submission_of
+        from longboat.sdk.submit import check_single
         from longboat.specs.read import read_job
 
         loaded = read_job([Path(target)], overrides=overrides, environment=dict(os.environ), cwd=Path.cwd())
+        check_single(loaded.job)
         for notice in loaded.notices:
             note(notice)
         return submission_of(loaded, None), None
+    if "." in target and os.path.isfile(target):  # no run is called like that
+        hint = f"write one: longboat init {target}"
+        raise UsageError(f"{target} is no job file, and a drill takes a run or a job file", hint=hint)
     if overrides:
         raise UsageError("--set changes a job file, and a run is drilled as it was", hint="longboat drill FILE.yaml")
     from longboat.engines.lifecycle.resubmission import again

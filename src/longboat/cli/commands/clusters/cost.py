@@ -50,12 +50,12 @@ def command(since: float, by: str, used: bool, output: str) -> int:
     rows = [row for _, answer in answers for row in answer]
     code = show_costs(rows, by.partition("=")[0], output, is_several=len(places) > 1)
     if output == "table":
-        tell_budgets(places, now)
+        tell_budgets([place for place, _ in answers], now, is_several=len(places) > 1)
     return code
 
 
-def tell_budgets(places: Sequence[NamedEngine], now: float) -> None:
-    """How far the budgets are used up, over all places that answered."""
+def tell_budgets(places: Sequence[NamedEngine], now: float, *, is_several: bool) -> None:
+    """How far the budgets are used up. `places`: those that answered; a silent one is not waited for again."""
     from longboat.sdk.places import budgets, budgets_at
 
     known, there = budgets(), ask_each(places, lambda place: budgets_at(place.engine))
@@ -69,7 +69,7 @@ def tell_budgets(places: Sequence[NamedEngine], now: float) -> None:
         if isinstance(own, LongboatError) or isinstance(listed, LongboatError):
             continue
         for budget in own[0]:
-            say_budget(budget, listed, now, f"{place.name}: " if len(places) > 1 else "")
+            say_budget(budget, listed, now, f"{place.name}: " if is_several else "")
         for text in own[1]:
             note(text)
 

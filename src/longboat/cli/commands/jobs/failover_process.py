@@ -16,6 +16,7 @@ import msgspec
 
 from longboat.core.errors import LongboatError, NotFound
 from longboat.core.guards.decoding import decode
+from longboat.core.guards.own_modules import own_program
 from longboat.core.jobs import Value
 from longboat.engines.engine import Submission
 from longboat.engines.shared.files import LogStream, disk, log_line
@@ -23,11 +24,9 @@ from longboat.engines.shared.home import Home
 from longboat.multicluster.ask import NamedEngine
 from longboat.multicluster.failover import LOOK_S, Failover
 
-_PROGRAM = (
-    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[3:] if root not in sys.path]; "
-    "from longboat.cli.commands.jobs.failover_process import main; main(sys.argv[1], int(sys.argv[2]))"
+_PROGRAM = own_program(
+    "from longboat.cli.commands.jobs.failover_process import main; main(sys.argv[1], int(sys.argv[2]))", first_root=3
 )
-"""Not `-m`: that would import from the folder the user happens to be in."""
 
 
 class Handover(Value, frozen=True):

@@ -113,15 +113,18 @@ def headline(curve: Curve) -> str:
 
 def print_system(metrics: RunMetrics) -> None:
     """The latest samples of ranks and nodes, and their means."""
+    has_samples = False
     for title, by_key in (("RANK", metrics.system), ("NODE", metrics.nodes)):
         names = list(dict.fromkeys(name for samples in by_key.values() for name in samples))
         rows = [
             (key, *(_latest_and_mean(name, samples.get(name, ())) for name in names)) for key, samples in by_key.items()
         ]
-        if rows:
+        if names:  # a run of a second has no sample yet
+            has_samples = True
             print_table((title, *(name.upper().replace("_", " ") for name in names)), rows)
             print()
-    print("last sample / mean of the run; cpu in cores, gpu in percent, power in watts, rates per second")
+    if has_samples:
+        print("last sample / mean of the run; cpu in cores, gpu in percent, power in watts, rates per second")
 
 
 def _latest_and_mean(name: str, samples: Sequence[Sample]) -> str | None:

@@ -18,7 +18,7 @@ from longboat.core.errors import NotFound, UsageError
 from longboat.sdk.copying import target_here, target_in_run
 from longboat.sdk.names import find_run
 
-STDOUT = "-"
+STDOUT = ("-", "/dev/stdout")
 
 
 class CopyEnd(NamedTuple):
@@ -44,7 +44,7 @@ def command(source: str, destination: str) -> None:
     if come.run is not None:
         status = find_run(place, come.run)
         copy = partial(place.copy_from, status.name, come.path, node=node_name(status, come.node))
-        if go.path == STDOUT:
+        if go.path in STDOUT:
             print_file(source, copy)
         else:
             copy(target_here(come.path, go.path))

@@ -152,7 +152,7 @@ def step_of(place: Engine, run: str, wanted: str) -> int | None:
     """The step that a word names: a number, or the newest that was promoted; None: the newest. Raises NotFound."""
     if wanted in ("", "newest"):
         return None
-    if wanted.isdigit():
+    if wanted.isdecimal():
         return int(wanted)
     from longboat.storage.inventory.entries import choose
 

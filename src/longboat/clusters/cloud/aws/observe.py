@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from longboat.clouds.aws.session import AwsSession, NoSuchResource
+from longboat.clouds.machine_types import MachineTable
 from longboat.clusters.cloud.aws.decide import ClusterView, NodeGroupView
-from longboat.clusters.cloud.aws.preflight import RegionView
+from longboat.clusters.cloud.aws.preflight import RegionView, quota_of
 from longboat.clusters.cloud.aws.templates.intrinsics import CLUSTER_TAG, OWNED, kubernetes_tag
 from longboat.clusters.cloud.labels import POOL_LABEL
 from longboat.clusters.cloud.spec import CloudSpec
@@ -117,6 +118,27 @@ def is_of_others(session: AwsSession, name: str) -> bool:
     except NoSuchResource:
         return False
     return (body.get("tags") or {}).get(CLUSTER_TAG) != name
+
+
+def see_use(session: AwsSession, table: MachineTable) -> dict[str, float]:
+    """Virtual CPUs of the account's machines in this region by the code of their quota; nothing where they may not be
+    seen."""
+    used: dict[str, float] = {}
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    try:
+        for reservation in session.pages("ec2", "describe_instances", "Reservations", Filters=states):
+            for body in reservation.get("Instances") or ():
+                code, _ = quota_of(body["InstanceType"], spot=body.get("InstanceLifecycle") == "spot")
+                used[code] = used.get(code, 0.0) + _cpus(body, table)
+    except (LongboatError, NoSuchResource):
+        return {}
+    return used
+
+
+def _cpus(body: Mapping[str, Any], table: MachineTable) -> int:
+    options, machine = body.get("CpuOptions") or {}, table.machines.get(body["InstanceType"])
+    threads = int(options.get("CoreCount") or 0) * int(options.get("ThreadsPerCore") or 1)
+    return threads or (machine.cpus if machine is not None else 0)
 
 
 def see_volumes(session: AwsSession, cluster: str) -> list[str]:

@@ -4,6 +4,7 @@ made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from longboat.clouds.machine_types import MachineTable
@@ -88,29 +89,34 @@ def _check_offers(pool: CloudPool, zones: tuple[str, ...], region: RegionView) -
     )
 
 
-def quota_of(pool: CloudPool) -> tuple[str, str]:
-    """Code and name of the quota that a pool's machines count towards."""
-    family = pool.type.partition(".")[0]
+def quota_of(machine: str, *, spot: bool) -> tuple[str, str]:
+    """Code and name of the quota that machines of this type count towards."""
+    family = machine.partition(".")[0]
     letter = family[0] if family[0] in "pg" else ""
-    if family.startswith("p5") and pool.spot:
+    if family.startswith("p5") and spot:
         return QUOTAS["p5", True]
-    return QUOTAS[letter, pool.spot]
+    return QUOTAS[letter, spot]
 
 
-def quota_problems(spec: CloudSpec, table: MachineTable, quotas: Mapping[str, float]) -> tuple[list[str], list[str]]:
+def quota_problems(
+    spec: CloudSpec, table: MachineTable, quotas: Mapping[str, float], used: Mapping[str, float]
+) -> tuple[list[str], list[str]]:
     """What the account's quotas do not allow: with the machines that are asked for now, and with every pool at its
-    largest."""
+    largest. `used`: virtual CPUs that run already, by the quota's code."""
     needs: dict[tuple[str, str], list[int]] = {}
     for pool in spec.pools:
         cpus = table.machines[pool.type].cpus
-        need = needs.setdefault(quota_of(pool), [0, 0])
+        need = needs.setdefault(quota_of(pool.type, spot=pool.spot), [0, 0])
         need[0] += pool.count * cpus
         need[1] += pool.max * cpus
     now: list[str] = []
     later: list[str] = []
     for (code, name), (count, most) in needs.items():
-        if code in quotas and max(count, most) > quotas[code]:
-            number = count if count > quotas[code] else most
-            text = f"quota {code} ({name}): {quotas[code]:g} CPUs are allowed, {number} are needed"
-            (now if count > quotas[code] else later).append(text)
+        left = quotas.get(code, math.inf) - used.get(code, 0.0)
+        is_now = 0 < count > left
+        if is_now or most > left:
+            number = count if is_now else most
+            taken = f", {used[code]:g} are in use" if used.get(code) else ""
+            text = f"quota {code} ({name}): {quotas[code]:g} CPUs are allowed{taken}, {number} are needed"
+            (now if is_now else later).append(text)
     return now, later

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from longboat.clouds.aws.session import AwsSession, NoSuchResource
 from longboat.clouds.machine_types import MachineTable
 from longboat.clusters.cloud.aws.decide import ClusterView, Operation, decide_up, failure_of, parameters_of
-from longboat.clusters.cloud.aws.observe import see_cluster, see_quotas, see_region
+from longboat.clusters.cloud.aws.observe import see_cluster, see_quotas, see_region, see_use
 from longboat.clusters.cloud.aws.preflight import check_version, choose_zones, quota_of, quota_problems
 from longboat.clusters.cloud.aws.stack import ClusterStack, Listen, ResourceEvent, StackView
 from longboat.clusters.cloud.aws.templates.template import template_text
@@ -72,8 +72,9 @@ class AwsUp:
         zones = choose_zones(self.spec, region)
         if not self.spec.network.is_new:
             self._check_subnets()
-        quotas = see_quotas(self.session, sorted({quota_of(pool)[0] for pool in self.spec.pools}))
-        now, later = quota_problems(self.spec, table, quotas)
+        codes = {quota_of(pool.type, spot=pool.spot)[0] for pool in self.spec.pools}
+        quotas = see_quotas(self.session, sorted(codes))
+        now, later = quota_problems(self.spec, table, quotas, see_use(self.session, table) if quotas else {})
         for text in later:
             warn(f"with every pool at its largest: {text}")
         if now:

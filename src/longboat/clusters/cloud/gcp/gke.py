@@ -17,7 +17,7 @@ from longboat.clusters.cloud.gcp.autoscaler_rights import GoogleAutoscalerRights
 from longboat.clusters.cloud.gcp.cluster_view import GkeView, NodePoolView, read_cluster_view
 from longboat.clusters.cloud.gcp.decide import GkeStep
 from longboat.clusters.cloud.gcp.leftovers import GoogleLeftovers
-from longboat.core.errors import EngineError
+from longboat.core.errors import EngineError, Refused
 
 LOOKS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Between two looks: GKE takes five minutes and more."""
@@ -31,6 +31,7 @@ class GkeCluster:
 
     def __init__(self, session: GoogleSession, region: str, name: str) -> None:
         self._session, self.region, self.name = session, region, name
+        self.conflict = ""  # why the last request came to nothing, where nobody else does the same
         with _errors("look for the project"):
             self.project = session.project()
         if not self.project:
@@ -69,8 +70,13 @@ class GkeCluster:
         return sum(sizes)
 
     def versions(self) -> tuple[str, ...]:
-        with _errors("see GKE's versions"):
+        try:
             body = self._session.container("GET", f"{self._place}/serverConfig")
+        except RestFault as fault:
+            if fault.status in (400, 404):  # it is the first that is asked of a region
+                message = f"Google Cloud has no region {self.region}: {fault.message[:300]}"
+                raise Refused(message, hint="gcloud compute regions list shows them") from None
+            raise answer_error(fault, "see GKE's versions") from None
         return tuple(body.get("validMasterVersions") or ())
 
     def quotas(self) -> dict[str, float]:
@@ -109,6 +115,7 @@ class GkeCluster:
             return self._session.container(method, path, body)
         except RestFault as fault:
             if fault.status == 409 or (method == "DELETE" and fault.status == 404):
+                self.conflict = fault.message
                 return None
             raise answer_error(fault, f"do this: {words}") from None
 

@@ -62,7 +62,9 @@ class GcpUp:
             changed = True
             if operation is not None:
                 self.cluster.follow(operation, listen)
-        raise EngineError(f"{self.name} does not become as its file says", hint="longboat cluster status shows why")
+        words = f": {self.cluster.conflict}" if self.cluster.conflict else ""
+        hint = "longboat cluster status shows what differs; the same command tries again"
+        raise EngineError(f"{self.name} does not become as its file says{words}", hint=hint)
 
     def give_rights(self, account: Callable[[], str]) -> bool:
         """To the autoscaler, where there is to be one. False: it has them. `account`: gives its uid in the cluster."""

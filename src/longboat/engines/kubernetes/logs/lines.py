@@ -118,13 +118,13 @@ def is_lost(line: bytes) -> bool:
 def split_key(key: str) -> tuple[str, int | None]:
     """The stream of a key as its file is named (`0.out`), and the attempt that it is marked with."""
     stream, _, number = key.partition("@")
-    return stream, int(number) if number.isdigit() else None
+    return stream, int(number) if number.isdecimal() else None
 
 
 def place_of(key: str) -> tuple[int, str]:
     """Rank and stream of a key: (-1, "setup") for setup, (-1, "err") for the launcher's own words and strangers'."""
     stem, _, stream = split_key(key)[0].partition(".")
-    if stem.isdigit():
+    if stem.isdecimal():
         return int(stem), stream
     return -1, "setup" if stem == "setup" else "err"
 

@@ -72,7 +72,7 @@ class LogCopies:
 
 def is_log(name: str) -> bool:
     stem, _, stream = split_key(name)[0].partition(".")
-    return (stem.isdigit() or stem in ("setup", "node")) and stream in ("out", "err")
+    return (stem.isdecimal() or stem in ("setup", "node")) and stream in ("out", "err")
 
 
 class LogSources:

@@ -59,7 +59,7 @@ class LogSpool:
         return SpooledNode(folder, self._most_attempts)
 
     def attempts(self) -> list[int]:
-        return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdigit())
+        return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdecimal())
 
     def lines(self, query: LogQuery) -> Iterator[LogLine]:
         """All lines the query wants but for `tail`: attempts in order, merged by time, each rank's own order kept."""
@@ -135,7 +135,7 @@ class SpooledNode:
         if number is not None and attempt < number <= self._most_attempts:
             place = self.folder.parents[2] / str(number) / self.folder.parts[-2] / "logs"
             place.mkdir(parents=True, exist_ok=True)
-            if not stream[0].isdigit():  # an attempt that did not come together in this pod has another pod too
+            if not stream[0].isdecimal():  # an attempt that did not come together in this pod has another pod too
                 stream = f"{stream.partition('.')[0]}-{attempt}.{stream.partition('.')[2]}"
         self._paths[key] = place / (STRANGER if key == FOREIGN else stream)
         return self._paths[key]

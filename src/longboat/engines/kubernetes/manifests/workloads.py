@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from longboat.core.elastic.sizes import is_elastic_role
 from longboat.core.jobs import Role
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.pod_template import pod_template
@@ -33,9 +34,16 @@ def workloads(record: Record, attempt: int, labels: Mapping[str, str], *, suspen
         of_role = {**labels, names.ROLE: role.name}
         spec = {**_job_spec(record, role, attempt, of_role), "suspend": suspended}
         name = names.job_name(record.name, attempt, short[role.name])
-        metadata = {"name": name, "labels": {**of_role, **queue_labels(record)}}
+        metadata = {"name": name, "labels": {**of_role, **queue_labels(record)}, **_range(record, role)}
         jobs.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
     return jobs
+
+
+def _range(record: Record, role: Role) -> Object:
+    """An annotation with the numbers of nodes that the role may have: an autoscaler cannot read records."""
+    if not is_elastic_role(role) or record.job.grow == "never":
+        return {}
+    return {"annotations": {names.NODES: f"{role.min_nodes}-{role.max_nodes}"}}
 
 
 def queue_labels(record: Record) -> dict[str, str]:
@@ -51,7 +59,8 @@ def _jobset(record: Record, attempt: int, labels: Mapping[str, str], suspended: 
     replicated = []
     for role in record.job.roles:
         of_role = {**labels, names.ROLE: role.name}
-        template = {"metadata": {"labels": of_role}, "spec": _job_spec(record, role, attempt, of_role)}
+        metadata = {"labels": of_role, **_range(record, role)}  # of the Job that the JobSet makes
+        template = {"metadata": metadata, "spec": _job_spec(record, role, attempt, of_role)}
         replicated.append({"name": short[role.name], "replicas": 1, "template": template})
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

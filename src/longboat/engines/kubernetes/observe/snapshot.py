@@ -332,9 +332,9 @@ def _indexes(text: str) -> Iterable[int]:
     """Indexes of Kubernetes' short form: 1,3-5."""
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit() and int(last or first) - int(first) < MOST_INDEXES:
+        if first.isdecimal() and (last or first).isdecimal() and int(last or first) - int(first) < MOST_INDEXES:
             yield from range(int(first), int(last or first) + 1)
 
 
 def _number(text: object) -> int:
-    return int(text) if isinstance(text, str) and text.isdigit() else 0
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0

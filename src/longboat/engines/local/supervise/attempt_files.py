@@ -73,7 +73,7 @@ def rank_statuses(files: RunFolder, record: LocalRecord, state: LocalState) -> l
             beat = read_value(folder / node / "beat.json", Heartbeat) or Heartbeat()
             reports = {report.rank: report for report in reports_of(folder / node)}
             for name, facts in beat.ranks.items():
-                if not name.isdigit():
+                if not name.isdecimal():
                     continue
                 report = reports.get(int(name))
                 signs = [

@@ -16,6 +16,7 @@ from typing import NoReturn
 import msgspec
 
 from longboat.core.errors import LongboatError, NotFound
+from longboat.core.guards.own_modules import own_program
 from longboat.engines.lifecycle.kept_environment import (
     forget_environment,
     keep_environment,
@@ -27,11 +28,7 @@ from longboat.engines.local.records import LocalRecord, replace
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.files import LogStream, disk, is_current, open_lock, try_lock, write_bytes, write_value
 
-_PROGRAM = (
-    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[3:] if root not in sys.path]; "
-    "from longboat.engines.local.supervise.spawn import main; main(sys.argv[1:])"
-)
-"""Not `-m`: that would import from the folder the user happens to be in."""
+_PROGRAM = own_program("from longboat.engines.local.supervise.spawn import main; main(sys.argv[1:])", first_root=3)
 
 
 def import_roots() -> list[str]:

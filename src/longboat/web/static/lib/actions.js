@@ -1,6 +1,6 @@
 // Stop, retry, resume and remove, each with what it costs; what cannot be undone is asked first.
 import { get, post, runPath } from "./api.js"
-import { count, hours, money, span } from "./format.js"
+import { count, hours, money, plural, span } from "./format.js"
 import { html, useState } from "./html.js"
 import { Dialog, complain, toast, useLoad } from "./parts.js"
 import { go, runHref } from "./router.js"
@@ -55,14 +55,11 @@ export async function again(row, how) {
 
 const named = (rows) => (rows.length === 1 ? rows[0].name : `${rows.length} runs`)
 
-/** What would be done again, by the run as it is now: a row of the list may be a moment old. */
-function Loss({ row: listed }) {
-  const { data } = useLoad(() => get(runPath(listed.cluster, listed.id)), [listed.cluster, listed.id])
-  const row = data?.row || listed
-  if (!data && !listed.checkpoint) return ""
+/** What would be done again. */
+function Loss({ row }) {
   const step = row.checkpoint?.match(/(\d+)(?!.*\d)/)?.[1]
   const price = (gpuHour(row.cluster) || 0) * (row.gpus || 0)
-  const worth = (s) => (price && s > 0 ? `, about ${money((price * s) / 3600)}` : "")
+  const worth = (s) => (price && s > 0 ? `, about ${money((price * s) / 3600)},` : "")
   if (!row.checkpoint) {
     if (row.step === undefined || row.step === null) return ""
     return html` It has no checkpoint: ${row.started ? `${span(length(row))} of work${worth(length(row))}` : "its work"} would be done again.`
@@ -81,15 +78,42 @@ function StopDialog({ rows, close }) {
     stop(rows)
   }
   const gpus = rows.reduce((sum, row) => sum + (row.gpus || 0), 0)
+  const [listed] = rows
+  // One run as it is now: its row in the list may be a moment old.
+  const { data } = useLoad(() => (rows.length === 1 ? get(runPath(listed.cluster, listed.id)) : Promise.resolve(null)), [listed.cluster, listed.id, rows.length])
+  const row = data?.row
   const acts = html`<button class="btn" data-focus onClick=${close}>Cancel</button>
     <button class="btn danger" disabled=${!ready} onClick=${act}>${rows.length === 1 ? "Stop now" : `Stop ${rows.length} runs`}</button>`
   return html`<${Dialog} title=${`Stop ${named(rows)}?`} onClose=${close} acts=${acts}>
     <p class="soft">
       ${rows.length > 1 ? `${rows.map((row) => row.name).join(", ")}. ` : ""}The ranks get SIGTERM and their time to end.${gpus ? ` ${count(gpus)} GPUs become free.` : ""}
-      ${rows.length === 1 && html`<${Loss} row=${rows[0]} />`}
+      ${row && html`<${Loss} row=${row} />`}
     </p>
-    <p class="soft gap">Checkpoints and logs stay.${rows.length === 1 ? html` Later: <code>longboat run --resume ${rows[0].name}</code>` : ""}</p>
+    <p class="soft gap">Checkpoints and logs stay.${row?.checkpoint ? html` Later: <code>longboat run --resume ${rows[0].name}</code>` : ""}</p>
     ${others.length > 0 && html`<${Typed} word=${word} typed=${typed} set=${setTyped} why=${`${others.map((row) => row.owner).join(", ")} started it.`} />`}
+  </${Dialog}>`
+}
+
+function StopSweepDialog({ rows: [sweep], close }) {
+  const [typed, setTyped] = useState("")
+  const others = isOthers({ owner: sweep.user })
+  const running = sweep.trials.filter((trial) => !trial.ended).length
+  const never = Math.max(0, (sweep.planned || 0) - sweep.trials.length)
+  const act = async () => {
+    close()
+    try {
+      await post(`sweeps/${encodeURIComponent(sweep.cluster)}/${encodeURIComponent(sweep.name)}/stop`)
+      toast(`${sweep.name} is being stopped`, { icon: "stopped", kind: "accent" })
+    } catch (error) {
+      complain(error)
+    }
+  }
+  const acts = html`<button class="btn" data-focus onClick=${close}>Cancel</button>
+    <button class="btn danger" disabled=${others && typed !== sweep.name} onClick=${act}>Stop the sweep</button>`
+  return html`<${Dialog} title=${`Stop ${sweep.name}?`} onClose=${close} acts=${acts}>
+    <p class="soft">${running ? `${plural(running, "trial")} under way get SIGTERM and their time to end.` : "No trial is under way."}${never ? ` ${plural(never, "trial")} will never start.` : ""}</p>
+    <p class="soft gap">What the others have shown stays. A sweep that was stopped does not go on.</p>
+    ${others && html`<${Typed} word=${sweep.name} typed=${typed} set=${setTyped} why=${`${sweep.user} started it.`} />`}
   </${Dialog}>`
 }
 
@@ -119,6 +143,6 @@ export function Actions() {
   draw = setAsked
   if (!asked || !asked.rows.length) return null
   const close = () => setAsked(null)
-  const Kind = asked.action === "stop" ? StopDialog : RemoveDialog
+  const Kind = { stop: StopDialog, remove: RemoveDialog, stopSweep: StopSweepDialog }[asked.action]
   return html`<${Kind} rows=${asked.rows} close=${close} />`
 }

@@ -88,7 +88,7 @@ export const Problem = ({ error, retry }) => html`<${Note}
   icon="failed"
   alert
   end=${retry && html`<button class="btn" onClick=${retry}>Try now</button>`}
-  ><b>${capital(error.message)}</b>${error.hint ? html` ${capital(error.hint)}` : ""}</${Note}
+  ><b>${capital(error.message).replace(/[^.?!]$/, "$&.")}</b>${error.hint ? html` ${capital(error.hint)}` : ""}</${Note}
 >`
 
 /** Above what is shown: that it could not be asked for again, and what of it could not be read. A server that is gone

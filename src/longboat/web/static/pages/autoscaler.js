@@ -18,6 +18,7 @@ const RANGES = { "6 h": 6 * 3600, "24 h": 24 * 3600, "7 d": 7 * 24 * 3600 }
 function signOf({ text, trouble }) {
   if (trouble) return ["warning", "warn"] // it is tried again
   const deed = text.split(": ")[0]
+  if (/\btaint/.test(deed)) return ["cordon", "soft"]
   if (/\b(grows|ordered)\b/.test(deed)) return ["up", "accent"]
   if (/\b(removed|shrinks|deleted|drained)\b/.test(deed) && !/cordoned/.test(deed)) return ["down", "soft"]
   return [/\bcordoned\b/.test(deed) ? "cordon" : "keep", "soft"]
@@ -134,7 +135,7 @@ export default function Autoscaler({ route }) {
     { keys: ["w"], label: "what if", hint: "what if", run: whatIf },
     { keys: ["r"], label: "retry pools that are off or in back-off", hint: chosen && "retry pools", run: retry },
   ])
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="the autoscaler" />`
+  if (!data) return html`<div class="head"><h1>Autoscaler</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="the autoscaler" />`}`
   if (!chosen) {
     return html`<div class="head"><h1>Autoscaler</h1></div><div class="as-cols"><${Empty} title="No cluster here has an autoscaler"><p class="soft">It buys machines when runs wait and gives them back when nobody needs them.</p><${Command} text="longboat install --autoscaler pools.yaml" /></${Empty}><aside class="stack" aria-label="What if"><${WhatIf} /></aside></div>`
   }

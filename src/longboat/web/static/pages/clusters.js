@@ -31,7 +31,7 @@ export default function Clusters() {
   const store = useStore()
   const { data, error, reload } = useLoad(() => get("clusters"), [])
   useTick(reload, REFRESH_MS)
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="clusters" />`
+  if (!data) return html`<div class="head"><h1>Clusters</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="clusters" />`}`
   const made = data.clusters || []
   return html`<div class="head"><h1>Clusters</h1><p class="muted">${plural(store.clusters.length, "place")} shown here; ${count(made.length)} made from this machine.</p></div>
     <${LeftOut} error=${error} retry=${reload} />

@@ -163,13 +163,14 @@ export default function Gpus({ route }) {
     { keys: ["q"], label: "queue", hint: "queue", run: () => document.querySelector("#queue a")?.focus() },
     { keys: ["c"], label: "colour by person or run", hint: "colour by", run: () => setQuery({ by: by === "person" ? "run" : "" }) },
   ])
-  if (!nodes.data) return nodes.error ? html`<${Problem} error=${nodes.error} retry=${nodes.reload} />` : html`<${Loading} what="nodes" />`
+  if (!nodes.data) return html`<div class="head"><h1>GPUs</h1></div>${nodes.error ? html`<${Problem} error=${nodes.error} retry=${nodes.reload} />` : html`<${Loading} what="nodes" />`}`
   const sum = sums(clusters.flatMap((cluster) => cluster.nodes || []))
   const shares = new Map()
   for (const cluster of clusters) for (const node of cluster.nodes || []) if (node.state !== "lost") for (const gpu of node.gpus || []) {
     const name = by === "person" ? gpu.owner : gpu.id && `${gpu.cluster}/${gpu.id}`
     if (name) shares.set(name, (shares.get(name) || 0) + 1)
   }
+  const isMeasured = clusters.some((cluster) => (cluster.nodes || []).some((node) => node.gpus?.some((gpu) => gpu.use !== null && gpu.use !== undefined)))
   const names = [...hues].filter(([name]) => shares.has(name)).map(([name, hue]) => [by === "person" ? name : name.slice(name.indexOf("/") + 1), hue, shares.get(name)])
   return html`<div class="head">
       <h1>GPUs</h1><p class="muted">${sum.all ? `${count(sum.held)} held of ${count(sum.all)}${sum.unused ? `, ${count(sum.unused)} of them unused` : ""}. ${count(sum.free)} free.` : "No GPU was seen."}</p>
@@ -181,7 +182,7 @@ export default function Gpus({ route }) {
       ${[["unused", "0", "held, not used", sum.unused], ["idle", "free", "nobody has it", sum.free], ["broken", "x", "broken or lost", sum.broken], ["cordon", "-", "cordoned", sum.cordoned], ["boot", "...", "coming", sum.coming]].filter(([kind, , , number]) => number || kind === "unused" || kind === "idle").map(([kind, sign, word, number]) => html`<li><span class=${`gpu ${kind}`} aria-hidden="true"><span>${sign}</span></span>${word} <span class="muted">${count(number)}</span></li>`)}
     </ul>`}
     <div class="gpu-cols">
-      <div class="nodes-list">${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} chosen=${chosen} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}${sum.held > 0 && html`<p class="muted gap">A figure in a cell is the use of that GPU in percent; the line below it is the same.</p>`}</div>
+      <div class="nodes-list">${clusters.length ? clusters.map((cluster) => html`<${Place} key=${cluster.name} cluster=${cluster} hues=${hues} by=${by} selected=${selected} chosen=${chosen} />`) : html`<${Empty} title="No nodes"><p class="soft">Name a cluster: <code>longboat ui --on NAME</code>.</p></${Empty}>`}${isMeasured && html`<p class="muted gap">A figure in a cell is the use of that GPU in percent; the line below it is the same.</p>`}</div>
       <aside aria-label="Queue">${queue.error ? html`<${Problem} error=${queue.error} retry=${queue.reload} />` : html`<${Queue} waiting=${queue.data?.waiting} />`}</aside>
     </div>`
 }

@@ -210,7 +210,7 @@ export default function Runs({ route }) {
     { keys: ["e"], label: "explain", run: on((row) => go(runHref(row, { show: "why" }))) },
     { keys: ["r"], label: "run again", run: on((row) => may(row, () => again(row, "retry"))) },
     { keys: ["c"], label: "copy command", run: on((row) => copy(`longboat status ${row.name}${row.engine === "local" ? "" : ` --on ${clusterTitle(row.cluster)}`}`)) },
-    { keys: ["1", "2", "3", "4", "5", "6", "7"], label: "phase; 0 all", run: (pressed) => setQuery({ phase: PHASES[Number(pressed) - 1] }) },
+    { keys: ["1", "2", "3", "4", "5", "6", "7"], shown: ["1 to 7", "0"], label: "phase, all", run: (pressed) => setQuery({ phase: PHASES[Number(pressed) - 1] }) },
     { keys: ["0"], run: () => setQuery({ phase: "" }) },
   ])
   const toggle = (name) => {

@@ -37,7 +37,7 @@ export default function Page() {
   useStore()
   const { data, error, reload } = useLoad(() => get("services"), [])
   useTick(reload, REFRESH_MS)
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="services" />`
+  if (!data) return html`<div class="head"><h1>Services</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="services" />`}`
   const { services = [], benches = [] } = data
   return html`<div class="head"><h1>Services</h1><p class="muted">What is served, and where people work.</p></div>
     <${LeftOut} error=${error} retry=${reload} problems=${data.problems} />

@@ -1,10 +1,11 @@
 // One sweep: the best so far, what makes it better, every trial.
+import { ask } from "../lib/actions.js"
 import { get } from "../lib/api.js"
 import { Chart } from "../lib/charts.js"
 import { capital, clock, count, hours, money, now, percent, plain, plural, seconds, span, value } from "../lib/format.js"
 import { html, useMemo, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
-import { Bar, Card, Command, LeftOut, Loading, Phase, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
+import { Bar, Card, Command, LeftOut, Loading, Phase, Problem, Seg, toast, useLoad, useTick } from "../lib/parts.js"
 import { go, href, setQuery } from "../lib/router.js"
 import { gpuHours } from "../lib/rows.js"
 import { clusterTitle, gpuHour, run as rowOf, useStore } from "../lib/store.js"
@@ -69,11 +70,12 @@ const withLive = (sweep) => ({
 })
 
 export default function Sweep({ route }) {
-  const { version } = useStore()
+  const { version, me } = useStore()
   const [, cluster, name] = route.parts
   const { data: kept, error, reload } = useLoad(() => get(`sweeps/${encodeURIComponent(cluster)}/${encodeURIComponent(name)}`), [cluster, name])
   const data = useMemo(() => (kept && !kept.ended ? withLive(kept) : kept), [kept, version])
   useTick(reload, REFRESH_MS, Boolean(data) && !data.ended)
+  const mayStop = Boolean(data) && !data.ended && !me?.readonly
   const [chosen, setChosen] = useState({})
   const hide = Boolean(route.query.get("hide"))
   const goal = data?.metric?.goal
@@ -89,6 +91,7 @@ export default function Sweep({ route }) {
   const rows = useRows("Sweep", "trial", drawn.length, (at) => open(drawn[at]))
   useKeys("Trials", [
     { keys: ["b"], label: "best", hint: "best", run: () => rows.select(drawn.findIndex((trial) => trial.trial === data?.best?.trial)) },
+    { keys: ["s"], label: "stop, asks first", hint: mayStop && "stop", run: () => (mayStop ? ask("stopSweep", [data]) : toast(me?.readonly ? "This dashboard is read-only" : `${name} has ended`)) },
     { keys: ["h"], label: "hide stopped early", hint: "hide stopped early", run: () => setQuery({ hide: hide ? "" : "1" }) },
   ])
   if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what=${name} />`
@@ -99,6 +102,7 @@ export default function Sweep({ route }) {
   return html`<nav aria-label="Where you are"><ol class="crumbs"><li><a href="#/sweeps">Sweeps</a></li><li>${clusterTitle(cluster)}</li></ol></nav>
     <header class="run-head">
       <div class="title"><h1>${data.name}</h1><${Phase} phase=${phaseOf(data.phase)} word=${data.phase} big /><span class="soft">${count(done)} of ${count(data.planned || data.trials.length)} trials ended, ${data.method}, ${plural(data.parallel, "trial")} at once</span></div>
+      ${mayStop && html`<div class="acts"><button class="btn" aria-haspopup="dialog" onClick=${() => ask("stopSweep", [data])}>Stop<kbd>s</kbd></button></div>`}
       <p class="lead">${data.phase === "failed" && data.reason ? `${capital(data.reason)}. ` : ""}${best ? `${data.ended ? "Best" : "Best so far"}: ${metric?.name || "metric"} ${value(best.metric)} with ${Object.entries(best.params).map(([key, given]) => `${key} ${plain(given)}`).join(", ")}.` : data.phase === "failed" && data.reason ? "" : data.reason ? capital(data.reason) : "No trial has reported its metric yet."}</p>
       <ul class="keyline">${data.user && html`<li>${data.user}</li>`}<li>started ${clock(data.created)}</li>${metric && html`<li>${metric.name}, ${goal}</li>`}${held > 0 && html`<li>${hours(held)} GPU-h${price ? `, ${money(held * price)}` : ""}</li>`}</ul>
     </header>

@@ -21,7 +21,7 @@ export default function Sweeps() {
   useTick(reload, REFRESH_MS)
   const sweeps = data?.sweeps || []
   const rows = useRows("Sweeps", "sweep", sweeps.length, (at) => go(sweepHref(sweeps[at])))
-  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="sweeps" />`
+  if (!data) return html`<div class="head"><h1>Sweeps</h1></div>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="sweeps" />`}`
   if (!sweeps.length) {
     return html`<div class="head"><h1>Sweeps</h1></div><${LeftOut} error=${error} retry=${reload} problems=${data.problems} /><${Empty} title="No sweeps yet"><p class="soft">Many trials of one job, with the best one found for you.</p><${Command} text="longboat sweep train.yaml --param lr=0.1,0.01,0.001" /></${Empty}>`
   }

@@ -101,10 +101,10 @@ def _memory_of(node: NodeShape, resource: str) -> int | None:
         size = _FROM_NAME.search(resource)
         return parse_quantity(f"{size[1]}GB") if size else None
     text = node.labels.get(MEMORY_LABELS[0], "")
-    if text.isdigit():
+    if text.isdecimal():
         return int(text) << 20
     text = node.labels.get(MEMORY_LABELS[1], "")
-    if text.isdigit():
+    if text.isdecimal():
         return int(text) << 30
     size = _FROM_NAME.search(_type_of(node, resource)[1])
     return parse_quantity(f"{size[1]}GB") if size else None

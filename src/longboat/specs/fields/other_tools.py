@@ -7,10 +7,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from longboat.specs.fields.job_fields import JOB
-from longboat.specs.importers import skypilot
-from longboat.specs.importers.import_draft import entries, text_of
 from longboat.specs.yaml.yaml_tree import YamlNode
 
+SKYPILOT_FIELDS = frozenset(
+    "name workdir num_nodes resources envs secrets volumes file_mounts storage_mounts setup run service pool config "
+    "event_callback inputs outputs file_mounts_mapping experimental".split()
+)
 _DSTACK = frozenset({"task", "service", "dev-environment", "fleet", "volume", "gateway"})
 _SHARED_NAME = "resources"
 """Alone it is somebody's guess at a field of ours, and is told as that."""
@@ -26,16 +28,16 @@ def other_file(root: YamlNode | None, file: str) -> OtherFile | None:
     if root is None:
         command = f"{'python' if file.endswith('.py') else 'sh'} {file}"
         return OtherFile("this is a script, not a job file", f"a job runs it: `run: {command}`")
-    fields = entries(root)
+    fields = root.value if isinstance(root.value, dict) else {}
     keys = set(fields)
     foreign = keys - {field.name for field in JOB.fields}
     if {"apiVersion", "kind"} <= keys:
-        kind = text_of(fields["kind"]) or "?"
+        kind = _text(fields["kind"]) or "?"
         hint = "kubectl apply -f creates it; a job file of its command begins like this: `run: python train.py`"
         return OtherFile(f"this is an object of Kubernetes (kind: {kind[:40]}), not a job file", hint)
-    if "type" in foreign and text_of(fields["type"]) in _DSTACK:
+    if "type" in foreign and _text(fields["type"]) in _DSTACK:
         return _importable("dstack", file)
-    if foreign - {_SHARED_NAME} and keys <= skypilot.FIELDS:
+    if foreign - {_SHARED_NAME} and keys <= SKYPILOT_FIELDS:
         return _importable("SkyPilot", file)
     if "hosts" in foreign:
         return OtherFile("this is a cluster file, not a job file", f"longboat cluster check {file}")
@@ -46,3 +48,7 @@ def other_file(root: YamlNode | None, file: str) -> OtherFile | None:
 
 def _importable(tool: str, file: str) -> OtherFile:
     return OtherFile(f"this is a file of {tool}, not a job file", f"longboat import {file} -o job.yaml translates it")
+
+
+def _text(node: YamlNode) -> str:
+    return node.value if isinstance(node.value, str) else ""
