@@ -11,34 +11,62 @@ import io
 import posixpath
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.exec.files import PodPath, reaching
 from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.engines.kubernetes.manifests.volumes import NODE, is_inside
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.shared.checkpoint_store import callers_variables, places_to_set, variables_to_set
 from longboat.engines.shared.home import Home
 from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import Conflict
 from longboat.storage.fences import MARKER, MARKER_MAX
 from longboat.storage.inventory import folder_scan
 from longboat.storage.inventory.entries import CheckpointEntry, CheckpointPlace, Digests, entries_of
 from longboat.storage.retention import evaluated_name
 
+if TYPE_CHECKING:
+    from longboat.storage.inventory.store_place import StorePlace
+
 
 @contextlib.contextmanager
 def open_place(client: Client, snapshot: RunSnapshot, environment: Mapping[str, str]) -> Iterator[CheckpointPlace]:
+    """A run that has ended has its newest checkpoint written down: where that was removed, the one before it is."""
     record = snapshot.record
     check_places(record, "read")
+    place: PodPlace | StorePlace
     if record.checkpoint_store is not None:
-        yield _store(record, environment)
+        place = _store(record, environment)
+        yield place
+        note_newest(client, snapshot, place)
         return
     spot = PodPath(kind="checkpoints", path=record.checkpoint_dir)
     # Without a storage each node has a folder of its own, and one of them writes.
     writer = f"{record.job.ends[0]}-0" if record.job.ends and is_inside(record.checkpoint_dir, NODE) else None
     with reaching(client, snapshot, spot, node=writer) as remote:
-        yield PodPlace(remote, record.checkpoint_dir)
+        place = PodPlace(remote, record.checkpoint_dir)
+        yield place
+        note_newest(client, snapshot, place)
+
+
+def note_newest(client: Client, snapshot: RunSnapshot, place: PodPlace | StorePlace) -> None:
+    """After a removal: what `status` shows, and `--resume` and `serve` begin with, is one that is there."""
+    state = snapshot.state
+    if not place.has_removed or not state.is_final:
+        return
+    newest = next((entry for entry in place.entries() if entry.newest), None)
+    where = None if newest is None else f"{place.where.rstrip('/')}/{newest.name}"
+    if where != state.checkpoint:
+        with contextlib.suppress(Conflict):  # somebody else writes to it, who may know more
+            write_state(
+                client, snapshot.record.name, snapshot.version, msgspec.structs.replace(state, checkpoint=where)
+            )
 
 
 def check_places(record: Record, act: str = "removed") -> None:
@@ -64,7 +92,7 @@ def store_of(record: Record, environment: Mapping[str, str]) -> str | None:
     return record.checkpoint_store
 
 
-def _store(record: Record, environment: Mapping[str, str]) -> CheckpointPlace:
+def _store(record: Record, environment: Mapping[str, str]) -> StorePlace:
     from longboat.storage.inventory.store_place import StorePlace
 
     return StorePlace(str(record.checkpoint_store), _reaching_variables(record, environment))
@@ -90,6 +118,7 @@ class PodPlace:
     def __init__(self, remote: Remote, folder: str) -> None:
         self._remote = remote
         self.where = folder
+        self.has_removed = False
 
     def entries(self) -> list[CheckpointEntry]:
         return entries_of(self._ask("scan", self.where), self.where)
@@ -120,6 +149,7 @@ class PodPlace:
 
     def remove(self, entry: CheckpointEntry) -> bool:
         """The marker first: what is half removed never looks complete."""
+        self.has_removed = True
         self._remote.remove(self._path(entry, MARKER))
         self._remote.remove(self._path(entry))
         self._remote.remove(posixpath.join(self.where, evaluated_name(entry.step)))

@@ -103,6 +103,8 @@ def clear_storage(client: Client, record: Record, *, purge: bool) -> list[str]:
                 rest = helper.remove_named(shared, OWN_FOLDER, OWN_FILE)
             for path in doomed:
                 helper.remove(path)
+            if base is not None and not purge:  # a run that wrote no checkpoint leaves nothing: rmdir takes empty ones
+                helper.run(["rmdir", "--", f"{base}/checkpoints", base])
     except (NotFound, EngineError):
         # The helper goes with the record, also in the middle of its work: somebody else has removed the run meanwhile,
         # and cleared this before.

@@ -27,6 +27,7 @@ class StorePlace:
         self._environment = environment
         self._mirror = Mirror(url, environment)
         self._copies: dict[str, CheckpointCopy] = {}  # where -> what is there
+        self.has_removed = False
 
     def entries(self) -> list[CheckpointEntry]:
         contents, complete = self._mirror.inventory()
@@ -87,6 +88,7 @@ class StorePlace:
             raise EngineError(f"{entry.where}: it was removed while it was fetched", hint="longboat checkpoint ls")
 
     def remove(self, entry: CheckpointEntry) -> bool:
+        self.has_removed = True
         return self._mirror.remove(entry.step)
 
     def mark(self, name: str, data: bytes | None) -> None:
