@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
@@ -17,8 +18,11 @@ from tests.storage.realstores import Running
 
 @pytest.mark.cluster
 @pytest.mark.stores
-def test_a_run_whose_server_is_not_named_here_keeps_no_board_from_the_others(bench: Bench, s3: Running) -> None:
+def test_a_run_whose_server_is_not_named_here_keeps_no_board_from_the_others(
+    bench: Bench, s3: Running, kwok_nodes: Callable[..., list[str]]
+) -> None:
     """Whoever may write a record would else shut all boards of the namespace."""
+    kwok_nodes("1:cpu=16,memory=64Gi")
     keys = {name: value for name, value in s3.environment.items() if "ENDPOINT" not in name}
     bench.environment |= s3.environment
     theirs = {"AWS_ENDPOINT_URL": s3.environment["AWS_ENDPOINT_URL"]}
