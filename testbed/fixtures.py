@@ -169,7 +169,10 @@ def kubectl(cluster: Cluster, namespace: str) -> Kubectl:
 
 @pytest.fixture
 def kwok_nodes(cluster_api: api.Api) -> Iterator[Callable[..., list[str]]]:
-    """Adds simulated nodes, `kwok_nodes("100:h100x8", ready_after="20s")`, and removes them after the test."""
+    """Adds simulated nodes, `kwok_nodes("100:h100x8", ready_after="20s")`, and removes them after the test.
+
+    Nodes without a behaviour of their own take pods when this returns.
+    """
     made: list[str] = []
 
     def add(wanted: str, **behaviour: str) -> list[str]:
@@ -178,6 +181,8 @@ def kwok_nodes(cluster_api: api.Api) -> Iterator[Callable[..., list[str]]]:
         prefix = f"sim-{secrets.token_hex(2)}"
         names = kwok.add_nodes(cluster_api, kwok.Group(group.count, group.shape, prefix, annotations=annotations))
         made.extend(names)
+        if not behaviour:
+            kwok.wait_untainted(cluster_api, names)
         return names
 
     yield add

@@ -189,6 +189,18 @@ def wait_ready(with_api: api.Api, count: int) -> None:
     api.wait_for(f"{count} simulated nodes are ready", lambda: ready_count(with_api) >= count, READY_S)
 
 
+def wait_untainted(with_api: api.Api, names: Iterable[str]) -> None:
+    """Until these nodes have lost the taint of new ones, which goes a moment after they are ready."""
+    wanted = set(names)
+
+    def takes_pods() -> bool:
+        nodes = with_api.items("/api/v1/nodes?labelSelector=type%3Dkwok")
+        tainted = {node["metadata"]["name"] for node in nodes if "not-ready" in json.dumps(node["spec"].get("taints"))}
+        return not wanted & tainted
+
+    api.wait_for("new simulated nodes take pods", takes_pods, READY_S)
+
+
 def arguments(cluster: Cluster) -> list[str]:
     selector = ",".join(f"{key}={value}" for key, value in MANAGED.items())
     return [

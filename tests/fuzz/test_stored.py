@@ -35,11 +35,15 @@ from tests.fuzz.mutations import as_json, examples, spoiled, strange
 
 FORMATS = Path(__file__).resolve().parents[1] / "formats"
 EVENTS = Path(__file__).resolve().parents[1] / "metrics" / "data"
-NEWEST = sorted(path for path in FORMATS.iterdir() if path.name.isdigit())[-1]
+
+
+def newest(name: str) -> Path:
+    """That of the newest format that has one: a format may be of clusters alone."""
+    return sorted(FORMATS.glob(f"*/{name}"), key=lambda path: int(path.parent.name))[-1]
 
 
 def stored(name: str) -> Any:
-    return json.loads((NEWEST / name).read_text())
+    return json.loads(newest(name).read_text())
 
 
 CONFIG_MAP = stored("configmap.json")
@@ -84,7 +88,7 @@ def test_bytes_of_records(data: bytes, part: str) -> None:
 def home(folder: Path) -> LocalEngine:
     run = folder / "home" / "runs" / "digits"
     run.mkdir(parents=True)
-    for path in (NEWEST / "run").glob("*.json"):
+    for path in newest("run").glob("*.json"):
         (run / path.name).write_bytes(path.read_bytes())
     return LocalEngine(folder / "home", environment={"PATH": "/usr/bin:/bin", "HOME": str(folder)})
 
@@ -93,7 +97,7 @@ def home(folder: Path) -> LocalEngine:
 @given(data=st.data(), name=st.sampled_from(("record.json", "state.json", "progress.json")))
 def test_files_of_runs_on_this_machine(home: LocalEngine, data: st.DataObject, name: str) -> None:
     """`ps` and `status` of a home in which one file of a run is strange."""
-    kept = (NEWEST / "run" / name).read_bytes()
+    kept = (newest("run") / name).read_bytes()
     changed = data.draw(spoiled([kept]) | strange([json.loads(kept)]).map(as_json))
     file = home.home.runs / "digits" / name
     file.write_bytes(changed)

@@ -15,7 +15,7 @@ from longboat.autoscaler.providers.provider import Instance, ProviderAnswer
 from longboat.autoscaler.report.events import line_of
 from longboat.fitting.model.nodes import LEAVING
 from longboat.kubeapi.kinds import NODE
-from tests.autoscaler.stages import Stage
+from tests.autoscaler.stages import Stage, wait_for
 from tests.sweeps.kubernetes.memory_cluster import MemoryCluster
 
 NOW = 1_794_744_000.0
@@ -94,6 +94,8 @@ def test_a_real_node_keeps_its_other_taints_and_is_told_once(stage: Stage) -> No
     made["spec"]["taints"] = [*(made["spec"].get("taints") or ()), {"key": "mine", "effect": "NoSchedule"}]
     stage.client.create(made)
     seen = ProviderAnswer(machines=(machine,))
+    # A new node changes until the taint of new nodes has gone; then it only changes by its heartbeats.
+    wait_for("the node takes pods", lambda: "not-ready" not in str(stage.client.get(NODE, name)["spec"]["taints"]))
     before = stage.client.get(NODE, name)
     (result,) = taint_leaving(stage.client, [before], seen, lambda: True)
     assert (result.trouble, result.action.node, result.action.reason) == ("", name, "taken back")

@@ -110,6 +110,19 @@ def test_what_the_reader_has_is_left_out(gangs: list[Pods], tmp_path: Path, have
     assert [line.seq for line in lines_of(out) if line.key == "0.out"] == list(range(have, LINES))
 
 
+def test_a_reader_may_come_before_the_launcher(tmp_path: Path) -> None:
+    reader = feed(tmp_path / "node", None, "follow")
+    time.sleep(0.3)  # it has looked once
+    assert reader.poll() is None
+    logs = tmp_path / "node" / "logs"
+    logs.mkdir(parents=True)
+    for name in ("0.out", "0.out.idx"):
+        (logs / name).write_bytes(b"" if name.endswith("idx") else b"said\n")
+    (tmp_path / "node" / "logs-complete").write_bytes(b"")
+    shown, _ = reader.communicate(timeout=PATIENCE_S)
+    assert [line.data for line in lines_of(shown)] == [b"said\n"] and reader.returncode == 0
+
+
 def test_a_launcher_that_was_killed_is_an_end_too(gangs: list[Pods], tmp_path: Path) -> None:
     gang = started(gangs, tmp_path, WAITS, log_wait_s=600)
     reader = feed(gang.node(0), {}, "follow")

@@ -30,6 +30,8 @@ READERS = "readers"
 COMPLETE = "logs-complete"
 """Written when nothing will be added to the logs any more."""
 EXIT_USAGE, EXIT_NOT_FOUND = 201, 202
+START_S = 10.0
+"""A container runs before its launcher has made its folders: tens of milliseconds, seconds on a busy node."""
 IDLE_S = 0.1
 """Between two looks at files that had nothing new: a person does not notice it, and it costs next to nothing."""
 MOST_PIECE = 1 << 22
@@ -156,7 +158,7 @@ def main(argv: list[str]) -> int:
     except (IndexError, ValueError, AttributeError):
         sys.stderr.write("usage: launcher --logs FOLDER SEEN [follow]\n")
         return EXIT_USAGE
-    if not os.path.isdir(os.path.join(folder, "logs")):
+    if not _has_begun(folder, START_S if follow else 0.0):
         sys.stderr.write("longboat launcher: no launcher runs in %s\n" % folder)
         return EXIT_NOT_FOUND
     feed = LogFeed(folder, seen, 1)
@@ -170,6 +172,15 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         pass
     return 0
+
+
+def _has_begun(folder: str, wait_s: float) -> bool:
+    until = time.monotonic() + wait_s
+    while not os.path.isdir(os.path.join(folder, "logs")):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(IDLE_S)
+    return True
 
 
 def _seen(text: str) -> dict[str, int]:

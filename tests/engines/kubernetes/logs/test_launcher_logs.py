@@ -9,19 +9,22 @@ import pytest
 from longboat.engines.kubernetes.logs import launcher_logs
 from longboat.engines.kubernetes.logs.launcher_logs import LauncherLogs
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Forbidden
+from longboat.kubeapi.errors import ApiError, Forbidden
 from longboat.kubeapi.refusals import SYNC_S
 from longboat.kubeapi.streams.websocket import WebSocketClosed
 
 
 class EndedSession:
-    """An exec that was allowed and has ended well."""
+    """An exec that was allowed and has ended."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
 
     def receive(self, timeout_s: float) -> None:
         raise WebSocketClosed
 
     def exit_code(self) -> int:
-        return 0
+        return self.code
 
     def close(self) -> None:
         pass
@@ -86,3 +89,14 @@ def test_who_is_refused_twice_has_no_right(monkeypatch: pytest.MonkeyPatch) -> N
             list(logs.read({}, follow=False))
         now[0] += SYNC_S
     assert not logs.is_usable
+
+
+@pytest.mark.parametrize(("code", "is_usable"), [(202, True), (137, True), (1, False)])
+def test_a_launcher_that_has_not_begun_is_asked_again(
+    code: int, is_usable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_logs, "Session", lambda *_, **__: EndedSession(code))
+    logs = LauncherLogs(cast(Client, None), "default", "pod")
+    with pytest.raises(ApiError):
+        list(logs.read({}, follow=True))
+    assert logs.is_usable is is_usable

@@ -18,6 +18,8 @@ from longboat.kubeapi.refusals import SYNC_S
 from longboat.kubeapi.streams.exec import STDOUT, ContainerProcess, Session
 from longboat.kubeapi.streams.websocket import WebSocketClosed
 
+NOT_THERE = 202  # `pod.log_feed` found no folder: the launcher has not begun
+KILLED = (137, 143)  # with its pod
 SILENCE_S = 30.0
 """The launcher's side says something every 5 s; after six such pauses the connection is dead."""
 
@@ -72,7 +74,7 @@ class LauncherLogs:
         except WebSocketClosed:
             code = session.exit_code()
             if code != 0 and not self._is_closed:
-                self._is_off = code not in (137, 143)  # killed with its pod; any other code: it does not know `--logs`
+                self._is_off = code not in (NOT_THERE, *KILLED)  # any other code: it does not know `--logs`
                 raise ApiError(f"the launcher of {self._pod} cannot show its logs (exit code {code})") from None
 
     def close(self) -> None:
