@@ -44,9 +44,8 @@ def test_mistakes_of_the_pools_file_are_told_too(folder: Path, capsys: pytest.Ca
     (folder / "pools.yaml").write_text("pols: {}\n")
     _, error = typed(capsys, "check", code=201)
     assert "pools.yaml:1:1: pols: unknown field" in error
-    (folder / "pools.yaml").write_text(
-        "pools:\n- {name: a, provider: kwok, machine: {cpus: 1, memory: 1Gi}, max: 1}\nproviders: {kwok: {kind: kwok}}\n"
-    )
+    pools = "pools:\n- {name: a, provider: kwok, machine: {cpus: 1, memory: 1Gi}, max: 1}\n"
+    (folder / "pools.yaml").write_text(f"{pools}providers: {{kwok: {{kind: kwok}}}}\n")
     assert "add-ons:    autoscaler" in typed(capsys, "check")[0]
 
 
