@@ -183,16 +183,25 @@ ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 
 
 @contextmanager
-def azure_server(folder: Path) -> Iterator[Running]:
+def azure_server(folder: Path, address: str = "127.0.0.1") -> Iterator[Running]:
     """Azurite with the container `data`."""
     script = azurite()
     node = shutil.which("node", path=node_path())
     assert node is not None
     folder.mkdir(parents=True, exist_ok=True)
-    (port,) = free_ports("127.0.0.1", 1)
-    flags = ["--blobPort", str(port), "--location", str(folder), "--skipApiVersionCheck", "--disableTelemetry"]
+    (port,) = free_ports(address, 1)
+    flags = [
+        "--blobHost",
+        address,
+        "--blobPort",
+        str(port),
+        "--location",
+        str(folder),
+        "--skipApiVersionCheck",
+        "--disableTelemetry",
+    ]
     with running([node, str(script), *flags, "--silent", "--disableProductStyleUrl"], folder) as process:
-        url = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        url = f"http://{address}:{port}/{ACCOUNT}"
         environment = {
             "HOME": "/nonexistent",
             "AZURE_STORAGE_CONNECTION_STRING": f"AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};BlobEndpoint={url};",

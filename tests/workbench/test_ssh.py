@@ -1,4 +1,4 @@
-"""`longboat ssh-config` with a real ssh and a real sshd: that of the test hosts, in a mount namespace of its own."""
+"""`longboat ssh-config` with a real ssh and a real sshd: that of the test hosts, on this machine and in a pod."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from testbed import rootfs
+from testbed.clusters import Cluster
+from tests.conformance.clusters import open_cluster
 
 SCRIPT = r"""
 set -eu
@@ -59,3 +61,45 @@ def test_ssh_and_scp_reach_an_open_shell(home: Path, tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["shell", "in shell", "exit code 4", "shell", "shell"], done.stderr
     assert (tmp_path / "project" / "came").read_bytes() == (tmp_path / "back").read_bytes() == sent
     assert not list(home.rglob("*workbench*"))
+
+
+@pytest.mark.hosts
+@pytest.mark.pods
+def test_ssh_reaches_a_pod_through_the_api_server(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    root = rootfs.path()
+    if not root.is_dir() or not shutil.which("ssh"):
+        pytest.skip("needs ssh, and the root folder of the test hosts")
+    programs, project = tmp_path / "programs", tmp_path / "project"
+    programs.mkdir()
+    project.mkdir()
+    (libraries,) = root.glob("usr/lib/*-linux-gnu")
+    for name, path in (("sshd", "usr/sbin/sshd"), ("ssh-keygen", "usr/bin/ssh-keygen")):
+        (programs / name).write_text(f'#!/bin/sh\nexec env LD_LIBRARY_PATH={libraries} {root}/{path} "$@"\n')
+        (programs / name).chmod(0o755)
+    account = "echo sshd:x:100:65534::/run/sshd:/usr/sbin/nologin >> /etc/passwd"
+    setup = f"{account}; cp {programs}/* /usr/local/sbin/"
+    mounts = [f"--volume={folder}={folder}:ro" for folder in (programs, root)]
+    with open_cluster(tmp_path, cluster, namespace, "kubernetes") as place:
+
+        def typed(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+            environment = {**place.environment, "HOME": str(tmp_path)}
+            return subprocess.run(words, cwd=project, env=environment, input=stdin, capture_output=True, timeout=240)
+
+        longboat, where = str(Path(sys.executable).parent / "longboat"), ("--namespace", namespace)
+        opened = typed(longboat, "shell", "-d", "--idle", "120s", "--setup", setup, *mounts, *where)
+        assert (opened.returncode, opened.stdout) == (0, b"shell\n"), opened.stderr
+        entry = typed(longboat, "ssh-config", "shell", *where)
+        assert entry.returncode == 0, entry.stderr
+        (tmp_path / "config").write_bytes(entry.stdout)
+        sent = os.urandom(1_000_000)
+        done = typed(
+            "ssh",
+            "-F",
+            str(tmp_path / "config"),
+            "longboat-shell",
+            "echo in $LONGBOAT_RUN >&2; cat; exit 4",
+            stdin=sent,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (4, sent, b"in shell\n")
+        assert typed(longboat, "rm", "--force", "--yes", "shell", *where).returncode == 0
+        assert place.traces("shell", "") == []

@@ -38,6 +38,17 @@ def test_hosts_and_patterns_of_the_ssh_config(folder: Path, capsys: pytest.Captu
     assert "- x\n" in (folder / "cluster.yaml").read_text()
 
 
+def test_mistakes_of_the_pools_file_are_told_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "name: lab\nhosts: [cpu-1]\naddons: [autoscaler]\nimage: r.example.org/l:1\npools: pools.yaml\n"
+    (folder / "cluster.yaml").write_text(text)
+    (folder / "pools.yaml").write_text("pols: {}\n")
+    _, error = typed(capsys, "check", code=201)
+    assert "pools.yaml:1:1: pols: unknown field" in error
+    pools = "pools:\n- {name: a, provider: kwok, machine: {cpus: 1, memory: 1Gi}, max: 1}\n"
+    (folder / "pools.yaml").write_text(f"{pools}providers: {{kwok: {{kind: kwok}}}}\n")
+    assert "add-ons:    autoscaler" in typed(capsys, "check")[0]
+
+
 def test_what_is_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "which hosts?" in typed(capsys, "init", code=201)[1]
     assert "one of them" in typed(capsys, "init", "x", "--local", code=201)[1]

@@ -18,6 +18,10 @@ from longboat.clusters.spec import ClusterSpec
 def command(output: str) -> None:
     """Validate a cluster file (./cluster.yaml) and show what it asks for. No host is contacted."""
     spec = spec_of()
+    if spec.pools is not None:
+        from longboat.cli.cluster.addons import pools_of
+
+        pools_of(spec)  # its mistakes are told here, too
     if output == "table" and spec.cloud is not None:
         from longboat.cli.cluster.cloud.plan import show_cloud
 

@@ -1,6 +1,6 @@
 """Requests to AWS through botocore: credentials, profiles, SSO, signatures and retries are its own. Errors end here.
 
-The only module that imports it, when the first request is made.
+The only module of `clouds` that imports it, when the first request is made.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Requests to Google Cloud: credentials come from google-auth, as in everybody's tools; plain REST.
 
-The only module that imports it, when the first request is made.
+The only module of `clouds` that imports it, when the first request is made.
 """
 
 from __future__ import annotations

@@ -28,7 +28,10 @@ CONTAINER = "http://169.254.170.2"
 _TRUSTED_HOSTS = ("localhost", "127.0.0.1", "::1", "169.254.170.2", "169.254.170.23", "fd00:ec2::23")
 _NEAR_S = 2.0  # a server on this very machine answers at once, or is not there
 _NOT_OURS = ("sso_session", "sso_start_url", "credential_process", "source_profile", "credential_source")
-_EXPORT = 'eval "$(aws configure export-credentials --format env)" gives them to this shell'
+_EXPORT = (
+    "with pip install 'longboat[aws]' commands on this machine find them; for runs, "
+    'eval "$(aws configure export-credentials --format env)" gives them to this shell'
+)
 
 
 def home_file(environment: Mapping[str, str], variable: str, default: str) -> str:
@@ -76,9 +79,22 @@ def find_keys(environment: Mapping[str, str], transfer: Transfer) -> AwsKeys | N
         return AwsKeys(settings["aws_access_key_id"], settings["aws_secret_access_key"], token)
     unknown = next((name for name in _NOT_OURS if name in settings), None)
     if unknown is not None:
-        name = environment.get("AWS_PROFILE") or "default"
-        raise EngineError(f"the AWS profile {name} gets its keys by {unknown}, which is not done here", hint=_EXPORT)
+        return _of_library(environment, unknown)
     return _of_container(environment) or _of_machine(environment)
+
+
+def _of_library(environment: Mapping[str, str], way: str) -> AwsKeys:
+    """By botocore where it is: not in pods, which do not carry the module that asks it."""
+    name = environment.get("AWS_PROFILE") or "default"
+    failure = EngineError(f"the AWS profile {name} gets its keys by {way}, which is not done here", hint=_EXPORT)
+    try:
+        from longboat.storage.credentials.cloud_libraries import profile_keys
+    except ImportError:
+        raise failure from None
+    keys = profile_keys(environment)
+    if keys is None:
+        raise failure
+    return keys
 
 
 def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> AwsKeys:

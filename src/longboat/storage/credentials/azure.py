@@ -113,6 +113,18 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
         raise EngineError(f"{failure}: {authority} is no token service") from None
 
 
+def find_login(environment: Mapping[str, str]) -> Token | None:
+    """That of `az login`, by azure-identity where it is: not in pods, which do not carry the module that asks it.
+
+    Only for what is not public: Azure refuses who says a name without rights even what everybody may read.
+    """
+    try:
+        from longboat.storage.credentials.cloud_libraries import login_token
+    except ImportError:
+        return None
+    return login_token(environment)
+
+
 def _content(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:

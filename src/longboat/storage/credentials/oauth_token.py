@@ -49,6 +49,14 @@ class BearerToken:
                 self._was_sought = True
             return self._token
 
+    def fall_back(self, find: Callable[[], Token | None]) -> bool:
+        """Look in another place, once, where there was no token. Whether there is one now."""
+        with self._seeking:
+            if self._token is None and self._find != find:
+                self._find = find
+                self._token = find()
+            return self._token is not None
+
     def learn_from(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         """Whether the same request may do better with the token that is there now."""
         token = self._token

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from longboat.storage.urls import ObjectUrl
 
 VERSION = "2021-12-02"
+_NOT_PUBLIC = (401, 403, 404, 409)
+"""Azure's answers to who says no name and asks for what only some may read."""
 _SIGNED = (
     "content-encoding",
     "content-language",
@@ -57,7 +59,7 @@ class Azure(ObjectStore):
 
     keys_hint = (
         "give AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING as a secret of the job,"
-        " or see docs/data.md"
+        " or see docs/data.md: commands on this machine use az login too, with pip install 'longboat[azure]'"
     )
     endpoint_hint = "AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING names the account"
 
@@ -66,12 +68,17 @@ class Azure(ObjectStore):
         self._account = azure.find_account(environment)
         self._endpoint = checked_endpoint(self._account.endpoint)
         self._bearer = BearerToken(lambda: azure.find_token(environment, transfer))
+        self._log_in = lambda: azure.find_login(environment)
 
     def has_credentials(self) -> bool:
         return bool(self._account.key or self._account.sas or self._bearer.token())
 
     def learn_from(self, rejected: HttpRejected, request: HttpRequest) -> bool:
-        return self._bearer.learn_from(rejected, request)
+        return self._bearer.learn_from(rejected, request) or (
+            rejected.status in _NOT_PUBLIC
+            and not (self._account.key or self._account.sas or "Authorization" in request.headers)
+            and self._bearer.fall_back(self._log_in)
+        )
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None

@@ -88,10 +88,14 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
     except (OSError, ValueError):
         raise EngineError(f"{path}: not a file of Google credentials") from None
     if not isinstance(parsed, dict) or parsed.get("type") != "authorized_user":
+        token = _of_library(environment)
+        if token is not None:
+            return token
         kind = str(parsed.get("type"))[:40] if isinstance(parsed, dict) else "unknown"
         raise EngineError(
             f"{path}: credentials of the type {kind} are not used here",
-            hint="give an HMAC key of the service account: GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY",
+            hint="give an HMAC key of the service account: GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; with"
+            " pip install 'longboat[gcp]' commands on this machine use the file",
         )
     form = {name: str(parsed.get(name) or "") for name in ("client_id", "client_secret", "refresh_token")}
     body = urllib.parse.urlencode({**form, "grant_type": "refresh_token"}).encode()
@@ -100,6 +104,15 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
         return token_of(ask_with_retries(HttpExchange(), request, transfer, f"{path}: no token can be had with it"))
     except ValueError:
         raise EngineError(f"{path}: no token can be had with it") from None
+
+
+def _of_library(environment: Mapping[str, str]) -> Token | None:
+    """By google-auth where it is: not in pods, which do not carry the module that asks it."""
+    try:
+        from longboat.storage.credentials.cloud_libraries import key_file_token
+    except ImportError:
+        return None
+    return key_file_token(environment, "GOOGLE_APPLICATION_CREDENTIALS", _ADC)
 
 
 def _of_machine(environment: Mapping[str, str]) -> Token | None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
+import pytest
+
+from longboat.cli.commands.serve.manage import print_services
+from longboat.serving.service_status import ServiceStatus
 from tests.cli.conftest import Longboat
 
 TRAIN = "import longboat\nwith longboat.checkpoint(3) as folder: open(folder + '/model', 'w').close()\n"
@@ -83,3 +88,16 @@ def test_the_checkpoint_that_was_promoted_and_a_name_that_begins_like_the_replic
             assert "is a replica of a service" in longboat(again[0], replica, code=201).err
     finally:
         longboat("serve", "stop", "train")
+
+
+def test_a_canary_is_in_the_list_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = ServiceStatus(
+        name="a", url="http://a", engine="local", run="a", step=3, version=1, replicas=2, ready=2, phase="ready",
+        reason="", created=0.0,
+    )  # fmt: skip
+    print_services([alone], wide=False)
+    assert "CANARY" not in capsys.readouterr().out
+    print_services([alone, msgspec.structs.replace(alone, name="b", canary="a:7", weight=25)], wide=False)
+    head, first, second = capsys.readouterr().out.splitlines()
+    place = head.index("CANARY")
+    assert (first[place:].split()[0], second[place:].split()[:2]) == ("-", ["a:7", "25%"])

@@ -37,17 +37,20 @@ def list_command(output: str) -> None:
 
 def print_services(services: Sequence[ServiceStatus], *, wide: bool) -> None:
     with_follow = wide or any(service.follow for service in services)
+    with_canary = wide or any(service.canary for service in services)
     head = ["NAME", "PHASE", "READY", "RUN", "STEP", *(["FOLLOWS"] if with_follow else []), "URL", "AGE"]
-    more = ["CANARY", "IN FLIGHT", "ANSWERED", "LOST", "USER"]
+    head += ["CANARY"] if with_canary else []
+    more = ["IN FLIGHT", "ANSWERED", "LOST", "USER"]
     rows: list[list[object]] = []
     for service in services:
         ready = f"{service.ready}/{service.replicas}"
         age = show_duration(time.time() - service.created)
         follow = [service.follow] if with_follow else []
         cells: list[object] = [service.name, service.phase, ready, service.run, service.step, *follow, service.url, age]
+        if with_canary:
+            cells.append(f"{service.canary} {service.weight}%" if service.canary else None)
         if wide:
-            canary = f"{service.canary} {service.weight}%" if service.canary else None
-            cells += [canary, service.in_flight, service.answered, service.lost, service.user]
+            cells += [service.in_flight, service.answered, service.lost, service.user]
         rows.append([*cells, service.reason])
     print_table([*head, *(more if wide else []), "INFO"], rows)
 

@@ -168,7 +168,7 @@ class AttemptOutputs:
         own = newest_complete(folder)
         if self._record.checkpoint_store is not None:
             report("looks for its newest checkpoint")
-            own = self._fetched(self._record.checkpoint_store, folder, own, attempt)
+            own = self._fetched(self._record.checkpoint_store, folder, own, attempt, as_launchers=True)
         wanted = self._record.resume_from
         if own is not None or wanted is None:
             return str(own) if own is not None else None
@@ -180,15 +180,22 @@ class AttemptOutputs:
             raise EngineError(f"no complete checkpoint to resume from in {wanted}")
         return str(path)
 
-    def _fetched(self, url: str, folder: Path, own: Path | None, attempt: int = 0) -> Path | None:
-        """The newest of an object store and this machine. A store that fails is no reason not to use what is here."""
-        from longboat.storage.checkpoint_mirror import Mirror, fetch_checkpoint
+    def _fetched(
+        self, url: str, folder: Path, own: Path | None, attempt: int = 0, *, as_launchers: bool = False
+    ) -> Path | None:
+        """The newest of an object store and this machine. A store that fails is no reason not to use what is here.
 
+        `as_launchers`: a launcher sends there what comes; credentials that it cannot have are told before it computes.
+        """
+        from longboat.storage.checkpoint_mirror import Mirror, fetch_checkpoint
+        from longboat.storage.credentials.cloud_libraries import AS_LAUNCHERS
+
+        environment = {**self._variables(), **({AS_LAUNCHERS: "1"} if as_launchers else {})}
         try:
             if attempt > 0:
                 with contextlib.suppress(EngineError):  # a store that is only read; no other attempt runs here
-                    Mirror(url, self._variables()).begin_attempt(attempt, self._record.uid)
-            return fetch_checkpoint(url, folder, self._variables())
+                    Mirror(url, environment).begin_attempt(attempt, self._record.uid)
+            return fetch_checkpoint(url, folder, environment)
         except LongboatError as error:
             if own is not None:
                 return own
