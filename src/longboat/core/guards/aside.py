@@ -1,4 +1,4 @@
-"""A call in a thread of its own, whose result or error is taken later.
+"""Background call: a function in a thread of its own, whose result or error is taken later.
 
 For commands that a person waits for: concurrent.futures loads logging, which takes as long as a small list of runs.
 """

@@ -1,4 +1,5 @@
-"""Kinds that hold others: lists, maps with free keys, shapes with known fields. The field table is made of these."""
+"""Kinds of field values that hold others: lists, maps with free keys, shapes with known fields. The field table is made
+of these."""
 
 from __future__ import annotations
 
