@@ -21,7 +21,7 @@ STRAGGLER_STEPS = 20
 """Fewer steps may be a slow batch."""
 THROTTLED_S = 30.0
 """A GPU slows down for moments without anything being wrong."""
-STARVED_PERCENT = 30.0
+STARVED_PERCENT = 30.0  # a GPU that computes most of the time is far above
 STARVED_STEPS = 50
 """After so many steps compiling and warming up are over."""
 DATA_METRIC = "data_s"

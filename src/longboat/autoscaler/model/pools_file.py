@@ -29,7 +29,7 @@ from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 CLASS_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
-DEFAULT_PODS = 110
+DEFAULT_PODS = 110  # as the kubelet has it
 UNSTATED = 1 << 60
 """Stands for a disk that nobody stated: every machine has one, and pods that ask for some of it are not turned away."""
 

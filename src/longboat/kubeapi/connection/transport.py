@@ -45,7 +45,7 @@ class ApiRequest(NamedTuple):
     path: str
     headers: Mapping[str, str] = {}
     body: bytes | None = None
-    timeout_s: float = 30.0
+    timeout_s: float = 30.0  # an API server that is well answers in seconds, also with ten thousand objects
     may_repeat: bool = True
     total_s: float = retries.TOTAL_S
     is_upgrade: bool = False

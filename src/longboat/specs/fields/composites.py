@@ -122,7 +122,7 @@ class ListOf(Value, frozen=True):
     what: str = "items"
     single: bool = True  # one scalar stands for a list of one
     least: int = 0
-    most: int = 1000
+    most: int = 1000  # people write less by hand, and every item is checked and shown
 
     @property
     def expected(self) -> str:

@@ -131,7 +131,7 @@ class SetFacts(Value, frozen=True):
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     resources: dict[str, str] = {}
-    most_pods: int = 110
+    most_pods: int = 110  # as the kubelet has it
     is_managed: bool = False
     """AKS's own autoscaler changes its size."""
 

@@ -56,7 +56,7 @@ BLIND_S = 30.0
 that a pod finds no node; a gang that hears so holds others up for no longer than this, and then lets them try."""
 FIRST_BACK_OFF_S = 30.0  # what it lacks may be free or booted by then; sooner is seldom of use
 LONGEST_BACK_OFF_S = 600.0  # it is tried at least so often, however often it was in vain
-JITTER = 0.25
+JITTER = 0.25  # of the pause: gangs that were put back together do not come back together
 
 
 def decide_gate(candidates: Sequence[GateCandidate], room: ClusterUsage | None, now: float) -> list[Admission]:

@@ -28,7 +28,7 @@ MOST_OBJECTS = 8000
 """Objects in one pack: the list of them is an annotation, and annotations have 256 KiB together."""
 
 PREFIX = "longboat-code-"
-_LEVEL = 6
+_LEVEL = 6  # zlib's own default: higher ones take longer than they save on the way
 _SHORT = 12
 _BLOCK = 512
 END = b"\0" * (2 * _BLOCK)
