@@ -212,7 +212,7 @@ class _Hall:
         for machine in upcoming:
             nodes.pop(machine.shape.name, None)
         self.fleet = Fleet(nodes.values(), room.pods)
-        self.ledger = WaitReasons(self.fleet)
+        self.wait_reasons = WaitReasons(self.fleet)
         for candidate in inside:
             if not isinstance(take(candidate.rest, self.fleet, explain=False), Placement):
                 take_each(candidate.rest, self.fleet)
@@ -300,11 +300,11 @@ class _Hall:
             never = self._roomy.never(pods)
             return _wait(candidate, never or "waits")
         self.blocked.append(BlockedGang(gang=gang, order=candidate.order))
-        before = self.ledger.before(pods)
-        shortfall = self.ledger.note(candidate.full_name, pods, before)
+        before = self.wait_reasons.before(pods)
+        shortfall = self.wait_reasons.note(candidate.full_name, pods, before)
         if verdict.delays is not None:
             return _wait(candidate, delaying(candidate.namespace, verdict.delays, before))
-        return lambda: _wait(candidate, self.ledger.words(candidate.namespace, pods, before, shortfall))
+        return lambda: _wait(candidate, self.wait_reasons.words(candidate.namespace, pods, before, shortfall))
 
     def _judge_sizes(self, candidate: GateCandidate, elastic: ElasticPods) -> Callable[[], Admission]:
         """An elastic run gets the largest size that fits; while none does it waits for its smallest."""
@@ -324,7 +324,7 @@ class _Hall:
         fits, why = admission.action == "let_in", ""
         if fits and larger is not None:
             more = elastic.between(size, larger)
-            words = self.ledger.words(admission.namespace, more, RunsAhead(), None).partition("; held by")[0]
+            words = self.wait_reasons.words(admission.namespace, more, RunsAhead(), None).partition("; held by")[0]
             kept = "what is free is kept for runs before it" if words == "waits" else words
             why = f"{counted(larger - size, 'more node')}: {kept}"
         action: Action = "resize" if size != elastic.size else admission.action
