@@ -155,21 +155,21 @@ def make_pool(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Pool | N
 
 def template_of(pool: str, machine: dict[str, Any]) -> NodeShape:
     """The machine as a node that has just joined, empty."""
-    has = {name: int(count) for name, count in machine.get("resources", {}).items()}
-    if CPU in has:
-        has[CPU] *= 1000
-    has[CPU] = round(machine["cpus"] * 1000)
-    has[MEMORY] = machine["memory"]
-    has[PODS] = machine.get("pods", DEFAULT_PODS)
-    has[DISK] = machine.get("disk", UNSTATED)
-    has[machine.get("gpu_resource", "nvidia.com/gpu")] = machine.get("gpus", 0)
+    allocatable = {name: int(count) for name, count in machine.get("resources", {}).items()}
+    if CPU in allocatable:
+        allocatable[CPU] *= 1000
+    allocatable[CPU] = round(machine["cpus"] * 1000)
+    allocatable[MEMORY] = machine["memory"]
+    allocatable[PODS] = machine.get("pods", DEFAULT_PODS)
+    allocatable[DISK] = machine.get("disk", UNSTATED)
+    allocatable[machine.get("gpu_resource", "nvidia.com/gpu")] = machine.get("gpus", 0)
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **machine.get("labels", {})}
     taints = tuple(taint for taint in machine.get("taints", ()) if taint.effect != "PreferNoSchedule")
     return NodeShape(
         name=f"new machine of {pool}",
         labels={**labels, POOL_LABEL: pool},
         taints=taints,
-        allocatable=tuple(sorted((name, count) for name, count in has.items() if count)),
+        allocatable=tuple(sorted((name, count) for name, count in allocatable.items() if count)),
     )
 
 

@@ -92,8 +92,8 @@ def in_its_place(client: Client, snapshot: RunSnapshot) -> RunSnapshot:
         return snapshot
     first = pod_of(snapshot, node=expected_nodes(job)[0])
     answer = ask_status(client, first.name)
-    had = attempts_of_pods(snapshot, {} if answer is None else {first.node: answer})
-    return as_played(snapshot, with_restarts(state.attempts, had), had.last)
+    in_pods = attempts_of_pods(snapshot, {} if answer is None else {first.node: answer})
+    return as_played(snapshot, with_restarts(state.attempts, in_pods), in_pods.last)
 
 
 def _why(state: State) -> str:

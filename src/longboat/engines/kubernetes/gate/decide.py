@@ -160,8 +160,8 @@ def _blind(waiting: list[GateCandidate], inside: list[GateCandidate], now: float
             admissions.append(_wait(candidate, _pause(candidate, now)))
         elif unfinished is not None:
             is_near = unfinished.namespace == candidate.namespace
-            who = unfinished.run if is_near else "a run of another namespace"
-            admissions.append(_wait(candidate, f"waits until all pods of {who} have a node"))
+            run = unfinished.run if is_near else "a run of another namespace"
+            admissions.append(_wait(candidate, f"waits until all pods of {run} have a node"))
         else:
             admissions.append(_let_in(candidate))
             unfinished = candidate

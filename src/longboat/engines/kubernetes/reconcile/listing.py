@@ -152,8 +152,8 @@ def with_overdue_restart(snapshot: RunSnapshot, state: State, now: float) -> Sta
     due = stored.not_before if stored.attempt == state.attempt else max(ends, default=now)
     if now - due < UNATTENDED_S:
         return state
-    who = f"{snapshot.record.user} with `longboat wait {name}`, or a controller (`longboat install`)"
-    return msgspec.structs.replace(state, reason=f"{state.reason}; nobody restarts it: that is up to {who}")
+    drivers = f"{snapshot.record.user} with `longboat wait {name}`, or a controller (`longboat install`)"
+    return msgspec.structs.replace(state, reason=f"{state.reason}; nobody restarts it: that is up to {drivers}")
 
 
 def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[str, list[Any]]:

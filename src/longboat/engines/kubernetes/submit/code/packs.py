@@ -140,12 +140,12 @@ def _choose(needed: Sequence[str], existing: Sequence[Pack]) -> dict[str, tuple[
     candidates = list(existing)
     while left and candidates and len(chosen) < MOST_PACKS:
         best = max(candidates, key=lambda pack: len(pack.objects & left.keys()))
-        has = best.objects & left.keys()
-        if not has:
+        shared = best.objects & left.keys()
+        if not shared:
             break
-        chosen[best.name] = tuple(hash for short, hash in left.items() if short in has)
+        chosen[best.name] = tuple(hash for short, hash in left.items() if short in shared)
         candidates.remove(best)
-        left = {short: hash for short, hash in left.items() if short not in has}
+        left = {short: hash for short, hash in left.items() if short not in shared}
     return chosen
 
 
