@@ -190,8 +190,8 @@ def never_together(pods: PodAttempts, verdict: AttemptOutcome) -> bool:
     return pods.is_restarted and pods.running is None and failure is not None and failure.cause in CONSEQUENCES
 
 
-def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, in_pods: PodAttempts) -> State:
-    """The state with the attempt closed, and those before it in the same pods. `in_pods`: the attempts of its pods."""
+def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, had: PodAttempts) -> State:
+    """The state with the attempt closed, and those before it in the same pods. `had`: the attempts of its pods."""
     state = snapshot.state
     pods = snapshot.pods_of(state.attempt)
     said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
@@ -203,29 +203,25 @@ def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, in
     checkpoint = next((end.checkpoint for end in said if end.checkpoint), None)
     step, metrics = latest_step(rank for pod in pods for rank in ended_ranks(pod))
     # Without ranks that ran it has ended nothing: neither well nor badly, unless there is something to blame.
-    is_attempt = (
-        not in_pods.is_restarted
-        or in_pods.running is not None
-        or not (never_together(in_pods, verdict) or snapshot.stop)
-    )
+    is_attempt = not had.is_restarted or had.running is not None or not (never_together(had, verdict) or snapshot.stop)
     attempts = tuple(
         msgspec.structs.replace(
             attempt,
             ended=max(ends, default=now),
             failure=verdict.failure,
             resumed_from=resumed,
-            running=in_pods.running or attempt.running,
+            running=had.running or attempt.running,
         )
-        if attempt.number == in_pods.last
+        if attempt.number == had.last
         else attempt
-        for attempt in with_restarts(state.attempts, in_pods, is_last=is_attempt)
+        for attempt in with_restarts(state.attempts, had, is_last=is_attempt)
     )
-    if in_pods.is_restarted:
-        starts = [end.running for end in in_pods.earlier.values() if end.attempt == in_pods.first and end.running]
+    if had.is_restarted:
+        starts = [end.running for end in had.earlier.values() if end.attempt == had.first and end.running]
     return msgspec.structs.replace(
         state,
         attempts=attempts,
-        restarts=in_pods.last - in_pods.first,
+        restarts=had.last - had.first,
         started=min(starts, default=None) if state.attempt == 0 and starts else state.started,
         checkpoint=checkpoint or state.checkpoint,
         step=state.step if step is None else step,
