@@ -315,8 +315,8 @@ class Transport:
         failure = FailedRequest(sent=was_sent)
         if is_kept and ask.may_repeat and not isinstance(error, TimeoutError):
             return
-        worth = retries.is_worth_repeating(failure, may_repeat=ask.may_repeat)
-        if worth and not isinstance(error, ssl.SSLCertVerificationError):
+        is_worth = retries.is_worth_repeating(failure, may_repeat=ask.may_repeat)
+        if is_worth and not isinstance(error, ssl.SSLCertVerificationError):
             is_known = self._has_answered or was_sent
             total_s = ask.total_s if is_known else min(ask.total_s, STARTING_S) if is_restart(error) else 0.0
             if self._waits(failure, ask._replace(total_s=total_s), attempt, began):
