@@ -92,8 +92,8 @@ def in_its_place(client: Client, snapshot: RunSnapshot) -> RunSnapshot:
         return snapshot
     first = pod_of(snapshot, node=expected_nodes(job)[0])
     answer = ask_status(client, first.name)
-    in_pods = attempts_of_pods(snapshot, {} if answer is None else {first.node: answer})
-    return as_played(snapshot, with_restarts(state.attempts, in_pods), in_pods.last)
+    had = attempts_of_pods(snapshot, {} if answer is None else {first.node: answer})
+    return as_played(snapshot, with_restarts(state.attempts, had), had.last)
 
 
 def _why(state: State) -> str:
@@ -168,10 +168,10 @@ def kill_pod(client: Client, snapshot: RunSnapshot, node: str, *, is_graceful: b
 
 def copy_out(client: Client, snapshot: RunSnapshot, source: str, destination: Path, *, node: str | None = None) -> None:
     """Copy a file or folder out of a run."""
-    pod_path = pod_path_of(snapshot.record, source)
-    with reaching(client, snapshot, pod_path, node=node) as remote:
+    spot = pod_path_of(snapshot.record, source)
+    with reaching(client, snapshot, spot, node=node) as remote:
         try:
-            remote.copy_out(pod_path.path, destination)
+            remote.copy_out(spot.path, destination)
         except NotFound as error:
             raise missing_path(snapshot.record.name, source) from error
 
@@ -180,37 +180,37 @@ def copy_in(client: Client, snapshot: RunSnapshot, source: Path, destination: st
     """Copy a file or folder into a run."""
     if not source.exists():
         raise NotFound(f"{source} does not exist")
-    pod_path = pod_path_of(snapshot.record, destination)
-    with reaching(client, snapshot, pod_path, node=node) as remote:
-        remote.copy_in(source, pod_path.path)
+    spot = pod_path_of(snapshot.record, destination)
+    with reaching(client, snapshot, spot, node=node) as remote:
+        remote.copy_in(source, spot.path)
 
 
 @contextlib.contextmanager
-def reaching(client: Client, snapshot: RunSnapshot, pod_path: PodPath, *, node: str | None) -> Iterator[Remote]:
-    """A pod in which this path can be reached: one of the run's own, else a helper pod where it lies in a storage."""
+def reaching(client: Client, snapshot: RunSnapshot, spot: PodPath, *, node: str | None) -> Iterator[Remote]:
+    """A pod in which this spot can be reached: one of the run's own, else a helper pod where it lies in a storage."""
     record = snapshot.record
     try:
         pod = pod_of(in_its_place(client, snapshot), node=node)
     except NotFound:
         if node is not None and not _is_node(record, node):
             raise
-        if pod_path.kind == "work":
+        if spot.kind == "work":
             raise _without_pods(snapshot) from None
     else:
         yield Remote(client, record.namespace, pod.name)
         return
-    if not is_lasting(record, pod_path.path):
+    if not is_lasting(record, spot.path):
         if not snapshot.state.is_final:
-            raise NotFound(f"{record.name} has not started: it has no {pod_path.kind} yet") from None
-        if pod_path.kind == "checkpoints" and record.checkpoint_store is not None:
+            raise NotFound(f"{record.name} has not started: it has no {spot.kind} yet") from None
+        if spot.kind == "checkpoints" and record.checkpoint_store is not None:
             raise NotFound(
                 f"no pod of {record.name} runs, and its checkpoints are in {record.checkpoint_store}",
                 hint="copy them from there with a program of that store",
             )
-        raise NotFound(f"the {pod_path.kind} of {record.name} went with its pods: it had no storage", hint=NO_STORAGE)
+        raise NotFound(f"the {spot.kind} of {record.name} went with its pods: it had no storage", hint=NO_STORAGE)
     from longboat.engines.kubernetes.exec.helper_pod import HelperPod
 
-    with HelperPod.of_run(client, record, [pod_path.path]) as helper:
+    with HelperPod.of_run(client, record, [spot.path]) as helper:
         yield helper
 
 
