@@ -40,10 +40,9 @@ def answer_error(fault: RestFault, operation: str) -> LongboatError:
 
 
 @contextmanager
-def explained(operation: str, *, gone: bool = False) -> Iterator[None]:
-    """Refusals inside as errors for users. `gone`: what is not there is no error."""
+def explained(operation: str) -> Iterator[None]:
+    """Refusals inside as errors for users."""
     try:
         yield
     except RestFault as fault:
-        if not (gone and fault.status == 404):
-            raise answer_error(fault, operation) from None
+        raise answer_error(fault, operation) from None

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from longboat.clouds.gcp.errors import answer_error, explained
+from longboat.clouds.gcp.errors import answer_error
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clouds.rest import Body, RestFault
 from longboat.clusters.cloud.gcp.request import CLUSTER_LABEL
@@ -74,7 +75,7 @@ class GoogleLeftovers:
     def delete(self, each: GoogleLeftover) -> None:
         """Data of a claim; what is gone is no error."""
         path = f"{self._project}/{each.place}"
-        with explained(f"delete {each.kind} {each.name}", gone=True):
+        with _errors(f"delete {each.kind} {each.name}", gone=True):
             if each.kind == "Filestore":
                 self._session.files("DELETE", f"{path}/instances/{each.name}")
             else:
@@ -82,14 +83,14 @@ class GoogleLeftovers:
 
     def namesakes(self) -> list[Body]:
         """Clusters of the project that have this one's name, in other places; tags of nodes begin like their ids."""
-        with explained("see clusters of the same name"):
+        with _errors("see clusters of the same name"):
             answer = self._session.container("GET", f"{self._project}/locations/-/clusters")
         same = [body for body in answer.get("clusters") or () if body.get("name") == self._cluster]
         return [body for body in same if body.get("location") != self._region]
 
     def _scoped(self, kind: str) -> Iterator[tuple[str, Body]]:
         """All of a project with the zone or region of each."""
-        with explained(f"see {kind}"):
+        with _errors(f"see {kind}"):
             for scope, items in self._session.scopes(f"{self._project}/aggregated/{kind}"):
                 yield from ((scope, body) for body in items.get(kind) or ())
 
@@ -105,7 +106,7 @@ class GoogleLeftovers:
 
     def _snapshots(self, disks: set[str]) -> Iterator[GoogleLeftover]:
         """By their label, or made by the cluster of one of its disks."""
-        with explained("see snapshots"):
+        with _errors("see snapshots"):
             for body in self._session.items("GET", f"{self._project}/global/snapshots", "items"):
                 source = str(body.get("sourceDisk") or "").partition(f"{self._project}/")[2]
                 is_made = source in disks and _SNAPSHOT.fullmatch(body["name"]) is not None
@@ -129,7 +130,7 @@ class GoogleLeftovers:
     def _balancers(self) -> Iterator[GoogleLeftover]:
         """Firewall rules whose targets are the cluster's nodes; what is called like them, and what has its label."""
         tags = re.compile(rf"gke-{re.escape(self._cluster)}-([0-9a-f]{{8}})-node")
-        with explained("see firewall rules"):
+        with _errors("see firewall rules"):
             tagged = [
                 (str(body["name"]), mark[1])
                 for body in self._session.items("GET", f"{self._project}/global/firewalls", "items")
@@ -147,3 +148,13 @@ class GoogleLeftovers:
             for place, body in self._scoped(kind):
                 if body["name"] in names or body["name"].endswith(mark) or self._is_labelled(body, place):
                     yield GoogleLeftover(word, body["name"], place)
+
+
+@contextmanager
+def _errors(operation: str, *, gone: bool = False) -> Iterator[None]:
+    """`gone`: what is not there is no error."""
+    try:
+        yield
+    except RestFault as fault:
+        if not (gone and fault.status == 404):
+            raise answer_error(fault, operation) from None
