@@ -1,4 +1,5 @@
-"""One function over many items in a few threads, for work that waits for a disk. What computes is done in one.
+"""Parallel map: one function over many items in a few threads, for work that waits for a disk. What computes is done in
+one.
 
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """

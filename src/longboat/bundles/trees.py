@@ -1,4 +1,4 @@
-"""The rules of a safe tree: names that stay inside, links that do not leave, sizes that may travel. Pure.
+"""Rules of a safe folder tree: names that stay inside, links that do not leave, sizes that may travel. Pure.
 
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """

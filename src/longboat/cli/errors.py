@@ -1,4 +1,5 @@
-"""Error output: one shape on stderr, one exit code each. Imported only once something has gone wrong."""
+"""Error output of the command line: one shape on stderr, one exit code each. Imported only once something has gone
+wrong."""
 
 from __future__ import annotations
 

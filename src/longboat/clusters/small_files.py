@@ -28,6 +28,7 @@ def load_file(name: str) -> bytes:
     """A file here, or what a URL gives: keys and manifests. What comes over https comes so all the way."""
     try:
         if name.startswith(("https://", "http://")):
+            # A few kilobytes: a server that is silent for so long is not there.
             with urllib.request.build_opener(SafeRedirects).open(name, timeout=30) as answer:
                 content = bytes(answer.read(_FILE_BYTES + 1))
         else:

@@ -59,34 +59,6 @@ vip_answers() {
 
 def pod(spec: ClusterSpec) -> dict[str, Any]:
     """The static pod, with placeholders for what differs between hosts."""
-    environment = {
-        "vip_arp": "true",
-        "vip_interface": "INTERFACE",
-        "vip_subnet": "32",
-        "address": spec.vip,
-        "port": str(API_PORT),
-        "cp_enable": "true",
-        "cp_namespace": "kube-system",
-        "vip_leaderelection": "true",
-        "vip_leasename": "plndr-cp-lock",
-        "vip_leaseduration": str(LEASE_S),
-        "vip_renewdeadline": str(RENEW_S),
-        "vip_retryperiod": str(RETRY_S),
-    }
-    node = {"name": "vip_nodename", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    container = {
-        "name": "kube-vip",
-        "image": spec.versions.kube_vip_image,
-        "imagePullPolicy": "IfNotPresent",
-        # Its metrics would be open to everybody at port 2112 of the host.
-        "args": ["manager", "--prometheusHTTPServer="],
-        "env": [node, *({"name": name, "value": value} for name, value in environment.items())],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"add": ["NET_ADMIN", "NET_RAW"], "drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": "kubeconfig", "mountPath": "/etc/kubernetes/admin.conf", "readOnly": True}],
-    }
     # Of type File: where kubeadm has not written it yet, no folder is made in its place.
     kubeconfig = {"name": "kubeconfig", "hostPath": {"path": "/etc/kubernetes/KUBECONFIG", "type": "File"}}
     return {
@@ -102,9 +74,40 @@ def pod(spec: ClusterSpec) -> dict[str, Any]:
             "priorityClassName": "system-node-critical",
             # It talks with the API server of its own host, by a name that is in its certificate.
             "hostAliases": [{"ip": "127.0.0.1", "hostnames": ["kubernetes"]}],
-            "containers": [container],
+            "containers": [_container(spec)],
             "volumes": [kubeconfig],
         },
+    }
+
+
+def _container(spec: ClusterSpec) -> dict[str, Any]:
+    environment = {
+        "vip_arp": "true",
+        "vip_interface": "INTERFACE",
+        "vip_subnet": "32",
+        "address": spec.vip,
+        "port": str(API_PORT),
+        "cp_enable": "true",
+        "cp_namespace": "kube-system",
+        "vip_leaderelection": "true",
+        "vip_leasename": "plndr-cp-lock",
+        "vip_leaseduration": str(LEASE_S),
+        "vip_renewdeadline": str(RENEW_S),
+        "vip_retryperiod": str(RETRY_S),
+    }
+    node = {"name": "vip_nodename", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    return {
+        "name": "kube-vip",
+        "image": spec.versions.kube_vip_image,
+        "imagePullPolicy": "IfNotPresent",
+        # Its metrics would be open to everybody at port 2112 of the host.
+        "args": ["manager", "--prometheusHTTPServer="],
+        "env": [node, *({"name": name, "value": value} for name, value in environment.items())],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"add": ["NET_ADMIN", "NET_RAW"], "drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "kubeconfig", "mountPath": "/etc/kubernetes/admin.conf", "readOnly": True}],
     }
 
 

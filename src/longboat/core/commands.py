@@ -1,4 +1,4 @@
-"""The simple commands inside a command, with what merely wraps them taken off.
+"""Simple commands inside a shell command, without wrappers such as `env`, `exec` or `uv run`.
 
 `cd x && FOO=1 exec uv run torchrun train.py` holds the simple commands `cd x` and `torchrun train.py`. This is a reader
 for recognising programs, not a shell: it expands nothing and does not know here-documents.

@@ -1,4 +1,5 @@
-"""The one exception tree. Every error a user can meet is one of these; foreign errors end at the edges.
+"""Exceptions that users meet, as one tree with an exit code each. Every error a user can meet is one of these; foreign
+errors end at the edges.
 
 Each class fixes the exit code of the command line. The codes start at 200, where trainers hardly ever exit, so that
 Longboat's own failures are not taken for the trainer's.

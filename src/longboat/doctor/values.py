@@ -91,7 +91,7 @@ class LeaseTimes(Value, frozen=True):
     now: float
     renewed: tuple[tuple[str, float], ...]
     """Node and time."""
-    lasts_s: float = 40.0
+    lasts_s: float = 40.0  # the kubelet's own default
 
 
 class AdmissionWebhook(Value, frozen=True):

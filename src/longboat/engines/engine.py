@@ -1,4 +1,4 @@
-"""The promises of an engine. One conformance suite (tests/conformance) holds every engine to them.
+"""The interface of an engine, and its promises. One conformance suite (tests/conformance) holds every engine to them.
 
 1. The same Job gives every rank the same environment on every engine.
 2. `submit` is idempotent by run id: the same id again returns the run that exists.

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from longboat.core.guards.aside import Aside
+from longboat.core.guards.background_call import BackgroundCall
 from longboat.core.guards.decoding import convert, decoder
 from longboat.kubeapi import kubeconfig
 from longboat.kubeapi.connection.retries import TOTAL_S
@@ -245,7 +245,7 @@ class Client:
         items: builtins.list[Any] = []
         pages = 0
         while token:
-            decoding, before = Aside(partial(read, Page[into], content)), token
+            decoding, before = BackgroundCall(partial(read, Page[into], content)), token
             content = self.request("GET", path, query={**query, "continue": token})
             token = continue_in(content)
             items += decoding.result().items

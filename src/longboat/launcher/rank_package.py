@@ -1,4 +1,4 @@
-"""The end of the package `longboat` that ranks get: names of an installed Longboat beside the trainer's functions.
+"""Last part of the package `longboat` that ranks import: an installed Longboat's names beside the trainer's functions.
 
 Not a module of the launcher: its text follows that of `trainer` in one file (`node.environment.provide_package`), so it
 has no `from __future__`. Standard library only, Python >= 3.8.

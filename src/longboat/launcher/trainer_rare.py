@@ -1,5 +1,5 @@
-"""What few trainers need: `longboat.should_save`, a checkpoint soon since a node is about to go, `longboat.batch_size`,
-the share of a rank in a batch, and `longboat.golden`, what a server of a checkpoint must answer.
+"""Functions of `import longboat` that few trainers need: `should_save` (a checkpoint soon, since a node is about to
+go), `batch_size` (the share of a rank in a batch), `golden` (what a server of a checkpoint must answer).
 
 In a rank the text of this file follows that of `trainer` in one file (`node.environment.provide_package`), so it has no
 `from __future__`; where Longboat is installed it is a module. Standard library only, Python >= 3.8.

@@ -21,7 +21,7 @@ STRAGGLER_STEPS = 20
 """Fewer steps may be a slow batch."""
 THROTTLED_S = 30.0
 """A GPU slows down for moments without anything being wrong."""
-STARVED_PERCENT = 30.0
+STARVED_PERCENT = 30.0  # a GPU that computes most of the time is far above
 STARVED_STEPS = 50
 """After so many steps compiling and warming up are over."""
 DATA_METRIC = "data_s"
@@ -102,9 +102,9 @@ def _idle(idle: Sequence[RankStatus], of: int) -> list[str]:
         return []
     longest = max(rank.usage.gpu_idle_s or 0.0 for rank in idle)
     held = sum(rank.usage.gpu_memory or 0.0 for rank in idle)
-    who = f"rank {idle[0].rank}" if len(idle) == 1 else f"{counted(len(idle), 'rank')} of {of} ({_named(idle)})"
+    ranks = f"rank {idle[0].rank}" if len(idle) == 1 else f"{counted(len(idle), 'rank')} of {of} ({_named(idle)})"
     memory = f", with {show_quantity(round(held))} of their memory in use" if held else ""
-    return [f"the GPUs of {who} compute nothing for {show_age(longest)}{memory}"]
+    return [f"the GPUs of {ranks} compute nothing for {show_age(longest)}{memory}"]
 
 
 def stragglers(ranks: Sequence[RankStatus]) -> list[str]:

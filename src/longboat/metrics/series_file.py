@@ -23,7 +23,7 @@ MOST_SERIES = 2000
 """Of one run: more names than that are no curves that anybody looks at."""
 MOST_NUMBER = 1 << 62  # of steps, ranks and times that are meant
 COLUMNS_MAX = 32  # of one kind; launchers write about ten
-_TIMES = (0.0, 1e11)
+_TIMES = (0.0, 1e11)  # seconds since 1970, until the year 5138: others are not times
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,99}")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,95}")
 

@@ -1,4 +1,5 @@
-"""Questions to several places at once. They only read: nobody waits for a late answer, and it changes nothing."""
+"""Concurrent questions to several places (clusters, this machine). They only read: nobody waits for a late answer, and
+it changes nothing."""
 
 from __future__ import annotations
 

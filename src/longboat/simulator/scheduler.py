@@ -3,10 +3,10 @@
 Ready machines that are not cordoned and have room are ranked. As the plugin NodeResourcesFit ranks them:
 `least-allocated`, the default of kube-scheduler, takes the emptiest, `most-allocated` the fullest. The share of GPUs
 stands for that of CPU and memory, which pods are taken to ask for in proportion. As the default kube-scheduler ranks
-them for pods that Longboat made (`engines.kubernetes.neighbours`): `packed` takes the one with the most GPUs in use,
-among equals the emptiest. kube-scheduler draws among what is still equal; here the one that has had so much room the
-longest is taken, so that a replay can be repeated. Pods are tried in the order of their creation, and one that finds no
-place holds up nobody. There is no preemption.
+them for pods that Longboat made (`engines.kubernetes.manifests.gpu_packing`): `packed` takes the one with the most GPUs
+in use, among equals the emptiest. kube-scheduler draws among what is still equal; here the one that has had so much
+room the longest is taken, so that a replay can be repeated. Pods are tried in the order of their creation, and one that
+finds no place holds up nobody. There is no preemption.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from longboat.simulator.traces import Trace
 from longboat.simulator.world import USUAL, Conditions
 
 IDLE_S = (0.0, 60.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)  # what is tried: from at once to an hour
-SPARE = (0, 1, 2)
+SPARE = (0, 1, 2)  # more of them cost more than the waits that they save
 
 
 class Trial(Value, frozen=True):

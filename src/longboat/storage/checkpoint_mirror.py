@@ -33,7 +33,7 @@ from longboat.storage.urls import ObjectUrl, object_url
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-AT_ONCE = 8
+AT_ONCE = 8  # files: the latency of a request is hidden, and a store does not slow down
 SMALL = 4 << 20
 """Files up to this size are sent a few at once; larger ones one after the other, for memory is the trainer's."""
 FETCH_TRIES = 3

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from longboat.storage.transfers import Progress
 
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
+# The user asked for it, so only what cannot be meant is refused.
 DATA_LIMITS = TreeLimits(max_bytes=64 << 40, max_files=50_000_000, max_ratio=1000, ratio_from=1 << 30)
 _OWN = ".longboat"
 _MOST_NAMES = 100  # at the top of an import; the marker stays small

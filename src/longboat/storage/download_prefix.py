@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from longboat.storage.transfers import Progress, Transfer
     from longboat.storage.urls import ObjectUrl
 
-AT_ONCE = 8
+AT_ONCE = 8  # files: the latency of a request is hidden, and a store does not slow down
 ROUNDS = 4
 """So often what has changed meanwhile is fetched anew; what still changes then is being written all the time."""
 MOST_OBJECTS = 10_000_000

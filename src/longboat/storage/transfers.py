@@ -50,7 +50,7 @@ _MOST_NOTES = 1 << 17  # an ETag is a header, and those have at most 64 KiB
 class Transfer(NamedTuple):
     """How patient a download is. Attempts are counted anew from every one that brought something."""
 
-    timeout_s: float = 30.0
+    timeout_s: float = 30.0  # without a byte: the connection is dead
     attempts: int = 5
     backoff_s: float = 0.5  # before the second attempt, doubling
 

@@ -173,7 +173,7 @@ def cookie_of(text: str, name: str) -> str | None:
 
 def without_token(query: str) -> tuple[str | None, str]:
     """The token of a query, and the query without it."""
-    pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100)
+    pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100)  # pages send a dozen
     tokens = [value for name, value in pairs if name == "token"]
     rest = urlencode([(name, value) for name, value in pairs if name != "token"])
     return (tokens[0] if tokens else None), rest

@@ -1,4 +1,4 @@
-"""`decide(snapshot, settings, now) -> Plan`: the one pure function. No I/O, no clock."""
+"""Decides what the autoscaler does next: a Snapshot, settings and the time in, a Plan out. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 

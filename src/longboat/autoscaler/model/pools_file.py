@@ -29,7 +29,7 @@ from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 CLASS_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
-DEFAULT_PODS = 110
+DEFAULT_PODS = 110  # as the kubelet has it
 UNSTATED = 1 << 60
 """Stands for a disk that nobody stated: every machine has one, and pods that ask for some of it are not turned away."""
 
@@ -155,21 +155,21 @@ def make_pool(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Pool | N
 
 def template_of(pool: str, machine: dict[str, Any]) -> NodeShape:
     """The machine as a node that has just joined, empty."""
-    has = {name: int(count) for name, count in machine.get("resources", {}).items()}
-    if CPU in has:
-        has[CPU] *= 1000
-    has[CPU] = round(machine["cpus"] * 1000)
-    has[MEMORY] = machine["memory"]
-    has[PODS] = machine.get("pods", DEFAULT_PODS)
-    has[DISK] = machine.get("disk", UNSTATED)
-    has[machine.get("gpu_resource", "nvidia.com/gpu")] = machine.get("gpus", 0)
+    allocatable = {name: int(count) for name, count in machine.get("resources", {}).items()}
+    if CPU in allocatable:
+        allocatable[CPU] *= 1000
+    allocatable[CPU] = round(machine["cpus"] * 1000)
+    allocatable[MEMORY] = machine["memory"]
+    allocatable[PODS] = machine.get("pods", DEFAULT_PODS)
+    allocatable[DISK] = machine.get("disk", UNSTATED)
+    allocatable[machine.get("gpu_resource", "nvidia.com/gpu")] = machine.get("gpus", 0)
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **machine.get("labels", {})}
     taints = tuple(taint for taint in machine.get("taints", ()) if taint.effect != "PreferNoSchedule")
     return NodeShape(
         name=f"new machine of {pool}",
         labels={**labels, POOL_LABEL: pool},
         taints=taints,
-        allocatable=tuple(sorted((name, count) for name, count in has.items() if count)),
+        allocatable=tuple(sorted((name, count) for name, count in allocatable.items() if count)),
     )
 
 

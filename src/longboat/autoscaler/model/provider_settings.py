@@ -21,7 +21,7 @@ class ExecSettings(Value, frozen=True):
     grow: Command
     shrink: Command
     describe: Command | None = None
-    timeout_s: float = 60.0
+    timeout_s: float = 60.0  # for each command: a cloud's own command line answers within seconds, and the loop waits
     env: dict[str, str] = {}
     folder: str | None = None  # where the commands start
 

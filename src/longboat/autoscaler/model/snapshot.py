@@ -31,7 +31,7 @@ class Pool(Value, frozen=True):
     max: int = 0
     price: float = 0.0  # per hour
     spot: bool = False
-    boot_s: float = 300.0
+    boot_s: float = 300.0  # from the order until pods can run; GPU machines of clouds take minutes
     gpu_resource: str = "nvidia.com/gpu"  # what pods ask for its GPUs by
     zones: tuple[str, ...] = ()
     priority: int = 0  # higher is preferred before price
@@ -50,13 +50,13 @@ class ResourceLimits(Value, frozen=True):
 
 
 class AutoscalerSettings(Value, frozen=True):
-    idle_s: float = 600.0
+    idle_s: float = 600.0  # two boots: who sends the next run within minutes need not wait for a machine
     spare: int = 0  # empty machines kept in every pool that is in use
     over_provision: int = 0  # machines ordered on top of what demand asks for, in the pools that grow
     limits: ResourceLimits = ResourceLimits()
-    max_shrink_per_loop: int = 10
-    max_drains: int = 1
-    expendable_below: int = -10
+    max_shrink_per_loop: int = 10  # if what was seen is wrong, no more are lost at once
+    max_drains: int = 1  # nodes drained at a time: their pods need places
+    expendable_below: int = -10  # a pod's priority, as cluster-autoscaler has it
     utilization: float = 0.5  # below this share of its scarcest resource a node is under-utilized
     consolidate: bool = True
     replace: bool = True  # exchange nodes for cheaper machines, where consolidate is on

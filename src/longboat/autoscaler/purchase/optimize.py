@@ -111,12 +111,12 @@ class Optimizer:
         idle = 0
         for group in purchase.groups:
             machine = self.budget.offers[group.pool].pool.machine
-            has = sum(count for name, count in machine.allocatable if is_gpu(name))
+            gpus = sum(count for name, count in machine.allocatable if is_gpu(name))
             used = sum(
                 count * sum(amount for name, amount in self.kinds[kind].shape.requests if is_gpu(name))
                 for kind, count in group.contents
             )
-            idle += (has - used) * group.count
+            idle += (gpus - used) * group.count
         return idle
 
     def _weight(self, kind: int) -> float:

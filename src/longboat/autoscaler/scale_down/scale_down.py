@@ -61,8 +61,8 @@ class ScaleDown(ScaleDownState):
         elif machine.cordon == "ours":
             self._booting_ours(machine)
         else:
-            whom = self.growth.needed.get(machine.name)
-            self.note(machine, "booting", machine.reason + (f"; needed by {whom}" if whom else ""))
+            waiting = self.growth.needed.get(machine.name)
+            self.note(machine, "booting", machine.reason + (f"; needed by {waiting}" if waiting else ""))
 
     def _booting_ours(self, machine: Machine) -> None:
         if machine.name in self.growth.uncordons:
@@ -189,9 +189,9 @@ class ScaleDown(ScaleDownState):
             since = tenants.idle_since()
             pool = tenants.machine.pool
             assert pool is not None
-            whom = self.growth.needed.get(tenants.name)
-            if whom:
-                self.note(tenants.machine, "idle", f"nothing runs here, but {whom} waits for it")
+            waiting = self.growth.needed.get(tenants.name)
+            if waiting:
+                self.note(tenants.machine, "idle", f"nothing runs here, but {waiting} waits for it")
             elif tenants.name in self.reserved:
                 reason = f"nothing runs here yet: {self.reserved[tenants.name]}"
                 self.note(tenants.machine, "idle", reason, idle=since or self.now)

@@ -1,4 +1,4 @@
-"""Demand on the machines that a pool gets for its min: they come anyway, and who runs on them needs no others. Pure.
+"""Demand met by pool minimums: machines come for a pool's `min` anyway, and who runs on them needs no others. Pure.
 
 Decided twice where a pool is below its min and something is bought for demand elsewhere: as it is, and as if these
 machines of that pool, with those that are bought there for demand, and no more of them, cost nothing. What is cheaper

@@ -220,11 +220,11 @@ class Scan:
         while folder not in self._enterable:
             unknown.append(folder)
             folder = folder.rpartition("/")[0]
-        may = self._enterable[folder]
+        may_enter = self._enterable[folder]
         for folder in reversed(unknown):
-            may = may and folder.rpartition("/")[2] not in NEVER and self._is_plain_folder(folder)
-            self._enterable[folder] = may
-        return may
+            may_enter = may_enter and folder.rpartition("/")[2] not in NEVER and self._is_plain_folder(folder)
+            self._enterable[folder] = may_enter
+        return may_enter
 
     def _is_plain_folder(self, folder: str) -> bool:
         place = f"{self._root}/{folder}"

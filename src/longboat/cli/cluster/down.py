@@ -53,17 +53,7 @@ def command(
     """
     spec = spec_of()
     if spec.cloud is not None:
-        if spec.kind == "azure":
-            from longboat.cli.cluster.cloud.azure import down_azure
-
-            return down_azure(spec, yes=yes, purges=purge_data, output=output)
-        if spec.kind == "gcp":
-            from longboat.cli.cluster.cloud.gcp import down_gcp
-
-            return down_gcp(spec, yes=yes, purges=purge_data, output=output)
-        from longboat.cli.cluster.cloud.down import down_cloud
-
-        return down_cloud(spec, yes=yes, purges=purge_data, output=output)
+        return down_in_cloud(spec, yes=yes, purges=purge_data, output=output)
     kept = load_spec(spec.name, Home()) if spec.kind != "existing" else None
     is_apart = chosen_file() is None and is_of_others(spec, kept)
     if not is_apart:
@@ -87,6 +77,20 @@ def command(
             session.spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
         )
         return finish(session, work.run(), forget, is_apart=is_apart)
+
+
+def down_in_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
+    if spec.kind == "azure":
+        from longboat.cli.cluster.cloud.azure import down_azure
+
+        return down_azure(spec, yes=yes, purges=purges, output=output)
+    if spec.kind == "gcp":
+        from longboat.cli.cluster.cloud.gcp import down_gcp
+
+        return down_gcp(spec, yes=yes, purges=purges, output=output)
+    from longboat.cli.cluster.cloud.down import down_cloud
+
+    return down_cloud(spec, yes=yes, purges=purges, output=output)
 
 
 def is_of_others(spec: ClusterSpec, kept: ClusterSpec | None) -> bool:
@@ -200,10 +204,13 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...],
         return 0
     drop_context(spec.name, os.environ)
     forget_spec(spec.name, session.home)
-    if result.audits:
-        say(f"longboat: {spec.name} is gone; nothing of it is left on {counted(len(result.audits), 'host')}")
-    elif session.facts:
-        say(f"longboat: nothing of {spec.name} is on {counted(len(session.facts), 'host')}")
-    else:
-        say(f"longboat: {spec.name} is forgotten: none of its hosts answers")
+    say(f"longboat: {gone_words(session, result)}")
     return 0
+
+
+def gone_words(session: ClusterSession, result: DownResult) -> str:
+    if result.audits:
+        return f"{session.spec.name} is gone; nothing of it is left on {counted(len(result.audits), 'host')}"
+    if session.facts:
+        return f"nothing of {session.spec.name} is on {counted(len(session.facts), 'host')}"
+    return f"{session.spec.name} is forgotten: none of its hosts answers"

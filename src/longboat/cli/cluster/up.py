@@ -66,17 +66,7 @@ def command(
     """
     spec = from_bundle(spec_of(), bundle)
     if spec.cloud is not None:
-        if spec.kind == "azure":
-            from longboat.cli.cluster.cloud.azure import up_azure
-
-            return up_azure(spec, dry_run=dry_run, output=output)
-        if spec.kind == "gcp":
-            from longboat.cli.cluster.cloud.gcp import up_gcp
-
-            return up_gcp(spec, dry_run=dry_run, output=output)
-        from longboat.cli.cluster.cloud.up import up_cloud
-
-        return up_cloud(spec, dry_run=dry_run, output=output)
+        return up_in_cloud(spec, dry_run=dry_run, output=output)
     pools_of(spec)  # a mistake in it is told before anything is touched
     if spec.kind == "existing":
         if dry_run:
@@ -112,6 +102,20 @@ def command(
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
         return finish(session, work.run(plan), progress, output)
+
+
+def up_in_cloud(spec: ClusterSpec, *, dry_run: bool, output: str) -> int:
+    if spec.kind == "azure":
+        from longboat.cli.cluster.cloud.azure import up_azure
+
+        return up_azure(spec, dry_run=dry_run, output=output)
+    if spec.kind == "gcp":
+        from longboat.cli.cluster.cloud.gcp import up_gcp
+
+        return up_gcp(spec, dry_run=dry_run, output=output)
+    from longboat.cli.cluster.cloud.up import up_cloud
+
+    return up_cloud(spec, dry_run=dry_run, output=output)
 
 
 def from_bundle(spec: ClusterSpec, location: str | None) -> ClusterSpec:

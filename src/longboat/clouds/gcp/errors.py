@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from longboat.clouds.rest import RestFault
 from longboat.core.errors import EngineError, LongboatError, Refused
 
@@ -34,3 +37,12 @@ def answer_error(fault: RestFault, operation: str) -> LongboatError:
     if fault.status == 0:
         return EngineError(f"Google Cloud does not answer: {text}", hint="is there a way to the internet?")
     return EngineError(f"Google Cloud refused to {operation}: {fault.code}: {text}")
+
+
+@contextmanager
+def explained(operation: str) -> Iterator[None]:
+    """Refusals inside as errors for users."""
+    try:
+        yield
+    except RestFault as fault:
+        raise answer_error(fault, operation) from None

@@ -85,7 +85,7 @@ class GpuVerification:
 
     def _verify(self, name: str) -> None:
         host = self._hosts[name]
-        listed = check(host, "nvidia-smi -L", timeout_s=60)
+        listed = check(host, "nvidia-smi -L", timeout_s=60)  # the driver may be loaded anew, seconds for each GPU
         count = count_gpus(listed)
         self._wait_until_offered(name, count)
         key = verified_key(self._spec, listed)
@@ -147,7 +147,7 @@ class GpuVerification:
             return GpuReport(host=name, gpus=count, note=error.message)
         finally:
             with contextlib.suppress(HostUnreachable):  # it goes by itself, later
-                self._control.run(delete, timeout_s=90)
+                self._control.run(delete, timeout_s=90)  # kubectl itself waits for 60 s
         if count_gpus(after) != count:
             raise EngineError(
                 f"after systemctl daemon-reload a pod sees {count_gpus(after)} of its {count} GPUs",

@@ -163,7 +163,7 @@ cordoned=$({KUBECTL} get node {quoted} -o jsonpath='{{.spec.unschedulable}}')
 [ "$cordoned" != true ] || exit 0
 {_mark(name, version)}
 """
-    check(control, script, timeout_s=90)
+    check(control, script, timeout_s=90)  # a few calls of kubectl, each with 20 s (`KUBECTL`)
 
 
 def end_upgrade(control: HostConnection, name: str) -> None:
@@ -174,7 +174,7 @@ mark=$({KUBECTL} get node {quoted} -o jsonpath='{{.metadata.annotations.{UPGRADI
 [ -n "$mark" ] || exit 0
 {_mark(name, None)}
 """
-    check(control, script, timeout_s=90)
+    check(control, script, timeout_s=90)  # a few calls of kubectl, each with 20 s (`KUBECTL`)
 
 
 def _mark(name: str, version: str | None) -> str:
@@ -216,7 +216,7 @@ def delete_node(control: HostConnection, name: str) -> None:
 done
 exit 1
 """
-    check(control, script, timeout_s=120)
+    check(control, script, timeout_s=120)  # three tries of 20 s, the pauses, and a slow start of each
 
 
 class JoinTokens:

@@ -36,6 +36,7 @@ def restart(host: HostConnection, timeout_s: float = RESTART_S) -> None:
     while True:
         error: EngineError = HostUnreachable(host.name, "still up after it was told to restart")
         try:
+            # It reads one file; a host that is going down may not answer.
             if check(host, _BOOT_ID, timeout_s=20) != before:
                 return
         except EngineError as failure:  # no connection yet, or no logins as long as it boots

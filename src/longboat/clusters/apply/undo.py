@@ -91,7 +91,7 @@ def audit(host: HostConnection, pods: str) -> HostAudit:
     """Compare the host with its state before `up`; the journal stays until nothing of ours is left. `pods`: the pod
     range.
     """
-    result = host.run(PRELUDE + _COMPARE, timeout_s=120)
+    result = host.run(PRELUDE + _COMPARE, timeout_s=120)  # it lists packages, which takes a slow disk half a minute
     if result.code != 0:
         raise CommandFailed(host.name, result)
     return judge(host.name, result.stdout.splitlines(), pods)

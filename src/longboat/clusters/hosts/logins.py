@@ -33,7 +33,7 @@ LOGIN_S = 30.0
 """From the first packet to the end of the login: asyncssh has one limit for both. A busy host, or one that looks up
 our name in a DNS without an answer, takes 10 to 20 s.
 """
-KEEPALIVES = 3
+KEEPALIVES = 3  # without an answer: a host that is merely busy misses one or two
 _TARGET = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^@:\s\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
 
 

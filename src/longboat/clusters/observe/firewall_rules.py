@@ -102,9 +102,9 @@ def _forwarded_by_firewalld(lines: Lines) -> tuple[str, ...] | None:
     ways = [(set(policy.get("ingress-zones", ())), set(policy.get("egress-zones", ()))) for policy in accepting]
     networks: list[str] = []
     for zone, values in _blocks(lines["zone"]).items():
-        gets = any({"ANY", default} & come and {"ANY", zone} & go for come, go in ways)
+        receives = any({"ANY", default} & come and {"ANY", zone} & go for come, go in ways)
         sends = zone == "trusted" or any({"ANY", zone} & come and "ANY" in go for come, go in ways)
-        networks += values.get("sources", ()) if gets and sends else ()
+        networks += values.get("sources", ()) if receives and sends else ()
     return tuple(networks)
 
 

@@ -1,4 +1,4 @@
-"""Facts out of what the probe printed. Pure, and never an exception: a host may print anything."""
+"""Parser of what the probe printed about a host. Pure, and never an exception: a host may print anything."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ mv -fT {PROGRAM}.longboat {PROGRAM}
 """
     return Step(
         host=host.name, name="flanneld", title=f"install flanneld {version}", script=script, kind="program",
-        timeout_s=600.0,
+        timeout_s=600.0,  # a program of some megabytes, over a slow line
     )  # fmt: skip
 
 

@@ -296,6 +296,7 @@ def packages(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
     if spec.source.kind == "files":
         title += f" from {spec.source.location}"
         script = install_script(facts, names, held=HELD, start=_OPTIONS + _FROM_BUNDLE)
+        # The packages themselves are sent over SSH first.
         return Step(host=host.name, name="packages", title=title, script=script, kind="packages", timeout_s=1800.0)
     script = install_script(facts, names, held=HELD)
     return Step(host=host.name, name="packages", title=title, script=script, timeout_s=1200.0)

@@ -212,6 +212,7 @@ def kubeadm_upgrade(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step
         script += f"again kubeadm upgrade plan --config {_CONFIGURATION}\n"
         script += f"again kubeadm upgrade apply --yes --config {_CONFIGURATION}\n"
         title = f"upgrade the control plane (kubeadm upgrade apply {version})"
+        # Twice at worst, and kubeadm waits up to five minutes for each part of the control plane, besides its image.
         return Step(host=host.name, name="apply", title=title, script=script, timeout_s=3600.0)
     script += f"again kubeadm upgrade node --config {_CONFIGURATION}\n"
     title = "upgrade this control plane" if host.role == "control-plane" else "upgrade the kubelet's configuration"

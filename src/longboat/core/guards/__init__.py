@@ -1,5 +1,5 @@
-"""Guards: values of secrets that must not be written, Ctrl-C that must not come in the middle,
-types that two threads must not meet at once; expressions and digests that must not slow every start.
+"""Guards against what goes wrong at the edges: secrets in output, Ctrl-C in the middle of a write, msgspec in two
+threads, regular expressions and OpenSSL that slow every start, a user's modules in the place of Python's.
 
 Not here: whose secrets they are, and what is written where. May import: nothing of Longboat.
 """

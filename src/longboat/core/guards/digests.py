@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-SMALL = 1 << 16
+SMALL = 1 << 16  # bytes: from there on OpenSSL's speed outweighs the time to load it
 _BUILT_IN = ("_sha2", "_sha256")  # of Python 3.12 and later, of older ones; either may be missing
 
 

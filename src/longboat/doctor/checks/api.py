@@ -14,7 +14,7 @@ SLOW_S = 1.0
 SOON_S = 14 * 86400.0  # two weeks: time to ask somebody for new credentials before a long training needs them
 FULL = 0.9
 """Share of a quota from which on the next run may not fit."""
-_SHOWN = 3
+_SHOWN = 3  # names: a finding is one line
 
 
 def reachable(seen: Seen) -> Judgement:

@@ -17,7 +17,7 @@ Object = dict[str, Any]
 PRESENT = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present", "nvidia.com/gpu.count")
 PRESENT_PREFIX = "feature.node.kubernetes.io/pci-0302_10de"
 """Labels by which feature discovery says that there is an NVIDIA device, whether or not its plugin runs."""
-_SHOWN = 3
+_SHOWN = 3  # names: a finding is one line
 
 
 def offers(seen: Seen) -> Judgement:

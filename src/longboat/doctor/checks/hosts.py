@@ -14,7 +14,7 @@ from longboat.doctor.values import HostReport
 SOON_S = 30 * 86400.0
 """kubeadm makes certificates for a year, and renews them with an upgrade only."""
 LEAST_INODES = 0.05  # a share: an image has tens of thousands of files, and a full table looks like a full disk
-_SHOWN = 3
+_SHOWN = 3  # names: a finding is one line
 HARDWARE_XIDS = {
     48: "double bit ECC error",
     63: "row remapping",

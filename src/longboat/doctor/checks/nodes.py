@@ -17,9 +17,9 @@ OLDER_KUBELETS = 3
 """Minor versions that a kubelet may be behind the API server, by Kubernetes' own policy."""
 CLOCK_S = 10.0
 """A kubelet renews its Lease every 10 s: no clock that is right can be farther ahead than this."""
-OLD_CONTAINERD = (1, 7)
+OLD_CONTAINERD = (1, 7)  # older ones are no longer maintained
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
-_SHOWN = 3
+_SHOWN = 3  # names: a finding is one line
 
 
 def ready(seen: Seen) -> Judgement:

@@ -6,7 +6,7 @@ from longboat.core.words import listing
 from longboat.doctor.facts import CLAIMS, CLUSTER, STORAGE_PROBE, Seen
 from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
 
-_SHOWN = 3
+_SHOWN = 3  # names: a finding is one line
 
 
 def classes(seen: Seen) -> Judgement:

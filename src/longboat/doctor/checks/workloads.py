@@ -14,7 +14,7 @@ STUCK_S = 600.0
 """Ten minutes past its grace: the kubelet of a pod that is still there then does not answer."""
 SILENT_S = 300.0
 """An autoscaler writes every half minute while it lives; ten turns missed are no delay any more."""
-_SHOWN = 3
+_SHOWN = 3  # names: a finding is one line
 
 
 def jobset(seen: Seen) -> Judgement:

@@ -37,6 +37,7 @@ _FAILING = re.compile(r"\[-\](\S+)")
 def failing_checks(client: Client) -> tuple[str, ...]:
     """Names of the API server's own checks that fail. Raises Forbidden."""
     try:
+        # Its own checks, that of etcd above all, wait for seconds before they fail.
         client.request("GET", "/readyz", query={"verbose": "true"}, timeout_s=15.0, may_repeat=False)
     except Unreachable as error:
         if error.status != 500:

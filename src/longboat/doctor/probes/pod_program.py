@@ -221,6 +221,7 @@ def gpu_report() -> Report:
         match = re.search(r"\.so\.([0-9]+\.[0-9.]+)$", name)
         report["library"] = match.group(1) if match else ""
     try:
+        # Without its daemon the driver is loaded anew, which takes seconds for each GPU.
         done = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
         report["smi_error"] = (lines or [f"exit code {done.returncode}"])[-1][:300] if done.returncode else ""

@@ -46,10 +46,10 @@ def open_place(client: Client, snapshot: RunSnapshot, environment: Mapping[str, 
         yield place
         note_newest(client, snapshot, place)
         return
-    spot = PodPath(kind="checkpoints", path=record.checkpoint_dir)
+    pod_path = PodPath(kind="checkpoints", path=record.checkpoint_dir)
     # Without a storage each node has a folder of its own, and one of them writes.
     writer = f"{record.job.ends[0]}-0" if record.job.ends and is_inside(record.checkpoint_dir, NODE) else None
-    with reaching(client, snapshot, spot, node=writer) as remote:
+    with reaching(client, snapshot, pod_path, node=writer) as remote:
         place = PodPlace(remote, record.checkpoint_dir)
         yield place
         note_newest(client, snapshot, place)

@@ -104,11 +104,11 @@ def _as_played(
     """Pods, and the answers of their launchers, by the nodes that they play where spares have taken places."""
     if not snapshot.record.job.spares:
         return snapshot, answers
-    had = attempts_of_pods(snapshot, answers)
-    attempts = with_restarts(snapshot.state.attempts, had)
-    places = places_at(snapshot.record.job, attempts, had.last)
+    in_pods = attempts_of_pods(snapshot, answers)
+    attempts = with_restarts(snapshot.state.attempts, in_pods)
+    places = places_at(snapshot.record.job, attempts, in_pods.last)
     named = {places.get(pod, pod): answer for pod, answer in answers.items()}
-    return as_played(snapshot, attempts, had.last), named
+    return as_played(snapshot, attempts, in_pods.last), named
 
 
 def spares_of(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]]) -> tuple[SpareNode, ...]:
@@ -215,9 +215,9 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
     brief = _with_launchers(
         brief_status(record, state), {node: answer for node, answer in answers.items() if node not in idle}
     )
-    had = attempts_of_pods(snapshot, answers)
-    if had.is_restarted and not state.is_final:
-        brief = _in_place(brief, had, record)
+    in_pods = attempts_of_pods(snapshot, answers)
+    if in_pods.is_restarted and not state.is_final:
+        brief = _in_place(brief, in_pods, record)
     status = msgspec.structs.replace(
         brief,
         step=step,
@@ -252,14 +252,14 @@ def _marks(snapshot: RunSnapshot) -> dict[int, AttemptMarks]:
     return marks
 
 
-def _in_place(status: RunStatus, had: PodAttempts, record: Record) -> RunStatus:
+def _in_place(status: RunStatus, in_pods: PodAttempts, record: Record) -> RunStatus:
     """A run whose pods were restarted in place since its record was written. Pure."""
-    attempts = with_restarts(status.attempts, had, is_last=had.running is not None)
-    status = msgspec.structs.replace(status, attempt=had.last, attempts=attempts)
+    attempts = with_restarts(status.attempts, in_pods, is_last=in_pods.running is not None)
+    status = msgspec.structs.replace(status, attempt=in_pods.last, attempts=attempts)
     failure = attempts[-1].failure if attempts else None
     if failure is None or status.phase not in ("running", "starting"):
         return status
-    note = retry_note(failure, number=had.last, retries=record.job.retries)
+    note = retry_note(failure, number=in_pods.last, retries=record.job.retries)
     waits = f"; {status.reason}" if status.reason else ""
     return msgspec.structs.replace(status, phase="recovering", reason=note + waits)
 

@@ -59,7 +59,7 @@ def ending_of_files(
     folder = files.attempt_dir(state.attempt)
     nodes = [path.parent for path in folder.glob("*/plan.json")]
     held = hold(folder.glob("*/pipes/*"))
-    deadline = time.monotonic() + record.job.grace_s + 10.0
+    deadline = time.monotonic() + record.job.grace_s + 10.0  # in which launchers write how ranks ended
     while live_launchers(nodes) and time.monotonic() < deadline:
         time.sleep(0.02)
     drain(held, secrets)

@@ -230,10 +230,10 @@ def _through(proxy: SplitResult, connected: socket.socket, target: ServerAddress
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         # One by one: what follows the head belongs to the server behind.
-        got = connected.recv(1)
-        if not got or len(head) > 65536:
+        received = connected.recv(1)
+        if not received or len(head) > 65536:
             raise ConnectionError(f"the proxy {proxy.hostname} closed the connection")
-        head += got
+        head += received
     status = head.split(b"\r\n", 1)[0].decode(errors="replace")
     if status.split(" ")[1:2] != ["200"]:
         raise ConnectionError(f"the proxy {proxy.hostname} refused: {status}")
@@ -264,8 +264,8 @@ def _socks(proxy: SplitResult, connected: socket.socket, target: ServerAddress) 
 def _exactly(connected: socket.socket, count: int) -> bytes:
     content = b""
     while len(content) < count:
-        got = connected.recv(count - len(content))
-        if not got:
+        received = connected.recv(count - len(content))
+        if not received:
             raise ConnectionError("the proxy closed the connection")
-        content += got
+        content += received
     return content

@@ -45,7 +45,7 @@ class ApiRequest(NamedTuple):
     path: str
     headers: Mapping[str, str] = {}
     body: bytes | None = None
-    timeout_s: float = 30.0
+    timeout_s: float = 30.0  # an API server that is well answers in seconds, also with ten thousand objects
     may_repeat: bool = True
     total_s: float = retries.TOTAL_S
     is_upgrade: bool = False
@@ -315,8 +315,8 @@ class Transport:
         failure = FailedRequest(sent=was_sent)
         if is_kept and ask.may_repeat and not isinstance(error, TimeoutError):
             return
-        worth = retries.is_worth_repeating(failure, may_repeat=ask.may_repeat)
-        if worth and not isinstance(error, ssl.SSLCertVerificationError):
+        is_worth = retries.is_worth_repeating(failure, may_repeat=ask.may_repeat)
+        if is_worth and not isinstance(error, ssl.SSLCertVerificationError):
             is_known = self._has_answered or was_sent
             total_s = ask.total_s if is_known else min(ask.total_s, STARTING_S) if is_restart(error) else 0.0
             if self._waits(failure, ask._replace(total_s=total_s), attempt, began):

@@ -1,4 +1,5 @@
-"""The membership of every node but node 0: it dials, reports, obeys, and is lost when it hears nothing of node 0."""
+"""Follower: the membership of every node but node 0. It dials, reports, obeys, and is lost when it hears nothing of
+node 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lifeline of a launcher: a pipe that ends with the engine; and the stay of a launcher between two attempts.
+"""The lifeline of a launcher: a pipe that closes when its engine dies; and a launcher that waits for the next attempt.
 
 Restart in place: a launcher whose ranks have failed stays. Told by the engine, it becomes the launcher of the next
 attempt, by `exec`: the process, its descriptors and its mounts are kept, and nothing else of the one before.

@@ -18,7 +18,7 @@ MOST_BYTES = 4 << 20
 MOST_NAMES = 256
 """Different metrics of one rank: each is a series of its own, and a name may be made of anything. Of sets of names that
 are reported together no more are told apart either."""
-NAME_LENGTH = 120
+NAME_LENGTH = 120  # it is the title of a curve
 WINDOW_S = 120.0
 """How fast a rank steps now is told from the steps of so long."""
 

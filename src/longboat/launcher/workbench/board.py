@@ -49,15 +49,7 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
         while not over.wait(LINK_S):
             look()
 
-    def copy() -> None:
-        while stores:
-            for _, store in stores:
-                store.turn()
-            looked.set()
-            if over.wait(store_events.LOOK_S):
-                return
-
-    threading.Thread(target=copy, daemon=True).start()
+    threading.Thread(target=_copy, args=([store for _, store in stores], looked, over), daemon=True).start()
     if stores and not looked.wait(FIRST_LOOK_S):
         tell("the object store has not answered for %d s: its curves come when it does" % FIRST_LOOK_S)
     look()
@@ -74,6 +66,16 @@ def serve_board(bench: Bench, options: argparse.Namespace) -> int:
         return run_server([*command, *words], env, own, ready, clock.is_over)
     finally:
         over.set()
+
+
+def _copy(stores: list[store_events.StoreEvents], looked: threading.Event, over: threading.Event) -> None:
+    """`looked`: the first look at all of them is over."""
+    while stores:
+        for store in stores:
+            store.turn()
+        looked.set()
+        if over.wait(store_events.LOOK_S):
+            return
 
 
 def _stores(bench: Bench, words: list[str]) -> list[tuple[str, store_events.StoreEvents]]:

@@ -30,7 +30,7 @@ MOST_BYTES = 4 << 30
 MOST_FAILED = 10
 """Files of one look that cannot be brought: by then it is the disk or the store, and not their names."""
 _BLOCK = 1 << 20  # files are compared by pieces: a pod has little memory
-_PART_LENGTH = 32
+_PART_LENGTH = 32  # of a SHA-256 in hex: half of it meets no other one
 _PART = re.compile("[0-9a-f]{%d}" % _PART_LENGTH)
 _SENT = r"a\d{1,9}-[0-9a-f]{16}-[0-9a-f]{8}/"
 _CHECKPOINT = re.compile(r"()step-(\d{1,18})/(?:%s)?(.+)" % _SENT, re.DOTALL)

@@ -1,4 +1,4 @@
-"""What a server of the workbench says in the log of its run."""
+"""Messages of a workbench server in the log of its run."""
 
 from __future__ import annotations
 

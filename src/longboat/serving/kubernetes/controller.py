@@ -72,10 +72,10 @@ class FollowController(WatchedTurns):
         key = RunKey(meta.namespace, meta.name)
         if change.type == "DELETED" or not change.object.follows:
             self._looked.pop(key, None)
-            self._workers.agenda.forget(key)
+            self._workers.queue.forget(key)
         else:
             due = max(time.monotonic() + SETTLE_S, self._looked.get(key, 0.0) + LOOK_S)
-            self._workers.agenda.note(key, due)
+            self._workers.queue.note(key, due)
 
     def _look(self, key: RunKey) -> float | None:
         """Seconds until the next look; None: there is no such service any more."""

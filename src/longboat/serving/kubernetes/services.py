@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
-from longboat.core.jobs import Checkpoints, Job, Serve
+from longboat.core.jobs import Checkpoints, Command, Job, Serve
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.engine import KubernetesEngine
@@ -107,12 +107,7 @@ class ClusterServices:
         known = None if before is None else self._inherited(before)
         submission = submission_of(self._engine, request)
         serve = _settings(request, known, submission)
-        command = request.command or (known.command if known else None) or serve.run
-        if command is None:
-            raise UsageError(
-                f"no command to serve {request.run} with, and its job file has no `serve`",
-                hint=f"longboat serve {request.run} -- python app.py --port '$PORT'",
-            )
+        command = _command(request, known, serve)
         if before is not None and request.weight is not None:
             serve = self._canary_size(serve, wanted_replicas(before), request.weight)
         serve = checked_follow(request, serve, submission.job, self._notice)
@@ -144,9 +139,9 @@ class ClusterServices:
         made = service_objects(name, record, objects, os.urandom(8).hex(), track=track)
         if track == "canary":
             self._put_canary(name, made)
-        else:
-            self._put(name, made, is_new=before is None)
-            self._scale_by_load(name, serve)
+            return name
+        self._put(name, made, is_new=before is None)
+        self._scale_by_load(name, serve)
         return name
 
     def has_controller(self) -> bool:
@@ -336,6 +331,16 @@ def _track_of(request: ServiceRequest) -> Track:
 def _restored(job: Job, resume: str | None) -> Checkpoints:
     """What replicas restore. Where the run's own volume is its storage, it is theirs too: `to` says so."""
     return Checkpoints(to=job.checkpoints.to if checkpoint_volume(job) is not None else None, resume=resume)
+
+
+def _command(request: ServiceRequest, known: ServingRecord | None, serve: Serve) -> Command:
+    command = request.command or (known.command if known else None) or serve.run
+    if command is None:
+        raise UsageError(
+            f"no command to serve {request.run} with, and its job file has no `serve`",
+            hint=f"longboat serve {request.run} -- python app.py --port '$PORT'",
+        )
+    return command
 
 
 def _settings(request: ServiceRequest, known: ServingRecord | None, submission: Submission) -> Serve:

@@ -13,7 +13,7 @@ class Policy(abc.ABC):
 
     name = ""
     habits = SubmitHabits()
-    interval_s = 10.0
+    interval_s = 10.0  # cluster-autoscaler's default, and Longboat's
 
     def start(self, world: World) -> None:  # noqa: B027 (most have nothing to do then)
         """Before the first job."""

@@ -1,4 +1,4 @@
-"""The kinds of `run` and `setup`: text for a shell, words for a program. What a command means is not looked at."""
+"""Kinds of the fields `run` and `setup`: text for a shell, words for a program. What these do is not looked at."""
 
 from __future__ import annotations
 

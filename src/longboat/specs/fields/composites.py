@@ -1,4 +1,5 @@
-"""Kinds that hold others: lists, maps with free keys, shapes with known fields. The field table is made of these."""
+"""Kinds of field values that hold others: lists, maps with free keys, shapes with known fields. The field table is made
+of these."""
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ class ListOf(Value, frozen=True):
     what: str = "items"
     single: bool = True  # one scalar stands for a list of one
     least: int = 0
-    most: int = 1000
+    most: int = 1000  # people write less by hand, and every item is checked and shown
 
     @property
     def expected(self) -> str:

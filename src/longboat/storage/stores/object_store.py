@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from longboat.storage.transfers import Transfer
 
-AT_ONCE = 4
+AT_ONCE = 4  # parts: one connection seldom fills a line, a few do
 PART = 16 << 20
 """Of an object sent in parts; with four at once 64 MiB of memory, which is the trainer's."""
 _MOST_PARTS = 9000

@@ -65,7 +65,7 @@ class SweepController(WatchedTurns):
         if change.type != "DELETED":
             self._phases[meta.uid] = phase
         if before != phase or change.type == "DELETED":
-            self._workers.agenda.note(RunKey(meta.namespace, sweep), time.monotonic() + SETTLE_S)
+            self._workers.queue.note(RunKey(meta.namespace, sweep), time.monotonic() + SETTLE_S)
 
     def _sweep_changed(self, change: Change[SweepObject]) -> None:
         meta = change.object.metadata
@@ -73,7 +73,7 @@ class SweepController(WatchedTurns):
         driver = self._drivers.get(key)
         stored = driver.store.stored if driver is not None and isinstance(driver.store, ClusterSweep) else None
         if stored is None or stored.version != meta.resource_version:  # else it is what our own turn has written
-            self._workers.agenda.note(key, time.monotonic() + SETTLE_S)
+            self._workers.queue.note(key, time.monotonic() + SETTLE_S)
 
     def _take_turn(self, key: RunKey) -> float | None:
         try:

@@ -10,8 +10,8 @@ import msgspec
 from longboat.core.errors import LongboatError, Refused, UsageError
 from longboat.core.runs import RunStatus
 from longboat.engines.lifecycle.resubmission import again
-from longboat.sdk.again import notices_of
 from longboat.sdk.records import checkpoint_record, plain
+from longboat.sdk.rerun import notices_of
 from longboat.web.places import ShownPlace
 from longboat.web.rows import row_of
 

@@ -126,7 +126,8 @@ def autoscaler_of(report: Report, leader: str | None, pools: Sequence[Pool]) -> 
         "waiting_count": report.waiting_count,
         "warnings": list(report.warnings),
         "decisions": [
-            {"time": show_moment(deed.at), "text": deed.text, "trouble": deed.trouble or None} for deed in report.deeds
+            {"time": show_moment(action.at), "text": action.text, "trouble": action.trouble or None}
+            for action in report.deeds
         ],
         "cost_per_hour": round(cost, 4) if known else None,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longboat.core.guards.aside import Aside
+from longboat.core.guards.background_call import BackgroundCall
 from longboat.engines.kubernetes.logs.pod_reader import PodLog
 from tests.engines.kubernetes.logs.test_pod_reader import Kubelet, Source, read, said
 
@@ -46,7 +46,7 @@ def test_after_the_containers_end_nothing_is_waited_for() -> None:
 def test_a_pause_ends_when_somebody_else_sees_the_containers_end() -> None:
     source = Late(Kubelet([said(0, 0, 0)], []).open, times=2)
     log = PodLog(source)
-    reading = Aside(lambda: read(log))
+    reading = BackgroundCall(lambda: read(log))
     assert source.was_asked.wait(60.0)
     log.conclude()
     assert [line.seq for line in reading.result()] == [0]

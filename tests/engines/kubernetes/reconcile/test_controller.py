@@ -174,7 +174,7 @@ def test_a_namespace_that_is_deleted_under_its_runs_is_forgotten(
         wait_for_phase(other.engine.client, run, "running")
         cluster_api.delete(api.path_of("Namespace", "v1", name=gone))
         api.wait_for("it is gone", lambda: client.find(NAMESPACE, gone) is None, LONG_S)
-        api.wait_for("it is forgotten", lambda: not controller._open and not controller._agenda._due, LONG_S)
+        api.wait_for("it is forgotten", lambda: not controller._open and not controller._queue._due, LONG_S)
     other.engine.close()
 
 

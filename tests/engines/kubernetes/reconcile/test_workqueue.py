@@ -15,69 +15,69 @@ A, B, GATE = RunKey("default", "a"), RunKey("default", "b"), RunKey("default")
 
 
 def test_the_earliest_comes_first_and_an_earlier_note_counts() -> None:
-    agenda = WorkQueue()
+    queue = WorkQueue()
     now = time.monotonic()
-    agenda.note(A, now - 1)
-    agenda.note(B, now + 3600)
-    agenda.note(B, now - 2)
-    agenda.note(B, now + 7200)
-    assert [agenda.take(), agenda.take()] == [B, A]
+    queue.note(A, now - 1)
+    queue.note(B, now + 3600)
+    queue.note(B, now - 2)
+    queue.note(B, now + 7200)
+    assert [queue.take(), queue.take()] == [B, A]
 
 
 def test_a_later_note_does_not_put_it_off() -> None:
-    agenda = WorkQueue()
-    agenda.note(A, time.monotonic() - 1)
-    agenda.note(A, time.monotonic() + 3600)
-    assert agenda.take() == A
+    queue = WorkQueue()
+    queue.note(A, time.monotonic() - 1)
+    queue.note(A, time.monotonic() + 3600)
+    assert queue.take() == A
 
 
 def test_noted_while_it_is_worked_on_it_comes_again_and_not_at_once_in_two_hands() -> None:
-    agenda = WorkQueue()
-    agenda.note(A, 0.0)
-    assert agenda.take() == A
-    agenda.note(A, 0.0)
-    agenda.note(A, time.monotonic() + 3600)
-    agenda.note(B, 1.0)
-    assert agenda.take() == B
-    agenda.done(A)
-    assert agenda.take() == A
-    agenda.done(A)
-    agenda.done(B)
-    agenda.note(GATE, 2.0)
-    assert agenda.take() == GATE, "what is done and was not noted again does not come again"
+    queue = WorkQueue()
+    queue.note(A, 0.0)
+    assert queue.take() == A
+    queue.note(A, 0.0)
+    queue.note(A, time.monotonic() + 3600)
+    queue.note(B, 1.0)
+    assert queue.take() == B
+    queue.done(A)
+    assert queue.take() == A
+    queue.done(A)
+    queue.done(B)
+    queue.note(GATE, 2.0)
+    assert queue.take() == GATE, "what is done and was not noted again does not come again"
 
 
 def test_what_is_forgotten_does_not_come() -> None:
-    agenda = WorkQueue()
-    agenda.note(A, 0.0)
-    agenda.note(B, 1.0)
-    agenda.forget(A)
-    assert agenda.take() == B
-    agenda.note(B, 0.0)
-    agenda.forget(B)
-    agenda.done(B)
-    agenda.note(GATE, 2.0)
-    assert agenda.take() == GATE
+    queue = WorkQueue()
+    queue.note(A, 0.0)
+    queue.note(B, 1.0)
+    queue.forget(A)
+    assert queue.take() == B
+    queue.note(B, 0.0)
+    queue.forget(B)
+    queue.done(B)
+    queue.note(GATE, 2.0)
+    assert queue.take() == GATE
 
 
 def test_closing_wakes_those_who_wait() -> None:
-    agenda = WorkQueue()
+    queue = WorkQueue()
     taken: list[RunKey | None] = []
-    threads = [threading.Thread(target=lambda: taken.append(agenda.take())) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: taken.append(queue.take())) for _ in range(3)]
     for thread in threads:
         thread.start()
-    agenda.note(A, time.monotonic() + 3600)
-    agenda.close()
+    queue.note(A, time.monotonic() + 3600)
+    queue.close()
     for thread in threads:
         thread.join(timeout=30)
     assert taken == [None, None, None]
-    agenda.note(B, 0.0)
-    assert agenda.take() is None
+    queue.note(B, 0.0)
+    assert queue.take() is None
 
 
 def test_many_hands_take_every_key_as_often_as_it_is_noted_afterwards() -> None:
     """Each hand notes its key again until it was worked on 50 times; nobody ever holds a key that another holds."""
-    agenda = WorkQueue()
+    queue = WorkQueue()
     keys = [RunKey("default", str(number)) for number in range(5)]
     counts = dict.fromkeys(keys, 0)
     held: set[RunKey] = set()
@@ -85,21 +85,21 @@ def test_many_hands_take_every_key_as_often_as_it_is_noted_afterwards() -> None:
     clashes: list[RunKey] = []
 
     def work() -> None:
-        while (key := agenda.take()) is not None:
+        while (key := queue.take()) is not None:
             with lock:
                 clashes.extend([key] if key in held else [])
                 held.add(key)
-            agenda.note(key, time.monotonic())
+            queue.note(key, time.monotonic())
             time.sleep(0)
             with lock:
                 held.discard(key)
                 counts[key] += 1
                 if min(counts.values()) >= 50:
-                    agenda.close()
-            agenda.done(key)
+                    queue.close()
+            queue.done(key)
 
     for key in keys:
-        agenda.note(key, time.monotonic())
+        queue.note(key, time.monotonic())
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -128,10 +128,10 @@ def test_a_turn_that_fails_is_told_once_for_each_reason_tried_again_and_ends_no_
         turn, title=lambda key: key.run, longest_s=1.0, say=told.append, may_work=lambda: not ended.is_set()
     )
     for key in (A, B):
-        workers.agenda.note(key, time.monotonic())
+        workers.queue.note(key, time.monotonic())
     workers.start("turns", 2)
     assert ended.wait(60)
-    workers.agenda.close()
+    workers.queue.close()
     workers.join()
     assert told == ["a: away", "a: ValueError: odd"]
     assert workers.ended() == ["the thread turns-0 has ended", "the thread turns-1 has ended"]
@@ -149,11 +149,11 @@ def test_turns_that_hang_are_waited_for_together(monkeypatch: pytest.MonkeyPatch
 
     workers = TurnWorkers(turn, title=str, longest_s=1.0, say=pytest.fail, may_work=lambda: True)
     for number in range(8):
-        workers.agenda.note(RunKey("default", f"run-{number}"), time.monotonic())
+        workers.queue.note(RunKey("default", f"run-{number}"), time.monotonic())
     workers.start("turns", 8)
     for _ in range(8):
         assert asked.acquire(timeout=60)
-    workers.agenda.close()
+    workers.queue.close()
     begun = time.monotonic()
     workers.join()
     assert time.monotonic() - begun < 4.0, "one second for all, not for each"

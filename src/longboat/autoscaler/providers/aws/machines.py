@@ -1,4 +1,5 @@
-"""What a machine of AWS will offer as a node, by AWS's description of its type: an estimate until nodes show it. Pure.
+"""Estimated nodes: what a machine of AWS will offer as a node, by AWS's description of its type: an estimate until
+nodes show it. Pure.
 
 EKS keeps a part of every machine for itself; the amounts are those of its own images. Of several types the least of
 each counts, and the dearest price.

@@ -1,4 +1,5 @@
-"""What a machine of Azure will offer as a node, by Azure's description of its size, until nodes show it. Pure.
+"""Estimated nodes: what a machine of Azure will offer as a node, by Azure's description of its size, until nodes show
+it. Pure.
 
 AKS keeps a part of every machine for itself; where its versions differ, the larger part counts here.
 """

@@ -131,7 +131,7 @@ class SetFacts(Value, frozen=True):
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     resources: dict[str, str] = {}
-    most_pods: int = 110
+    most_pods: int = 110  # as the kubelet has it
     is_managed: bool = False
     """AKS's own autoscaler changes its size."""
 
@@ -266,12 +266,12 @@ def ended(scale_set: ScaleSet, machines: Sequence[SetMachine], kind: FailureKind
 def with_order(scale_set: ScaleSet, token: str, count: int, at: int) -> ScaleSet:
     """Larger by what the order lacks, with the order written down; the oldest orders are forgotten."""
     known = {order.token: order for order in scale_set.orders}
-    had = known[token].count if token in known else 0
+    earlier = known[token].count if token in known else 0
     kept = sorted((order for order in known.values() if order.token != token), key=lambda order: order.at)
     forgotten = kept[: max(len(kept) + 1 - MOST_ORDERS, 0)]
     tags = {name: text for name, text in scale_set.tags.items() if name not in {ORDER_TAG + o.token for o in forgotten}}
     tags[ORDER_TAG + token] = SetOrder(token=token, count=count, at=at).text
-    return msgspec.structs.replace(scale_set, capacity=scale_set.capacity + count - had, tags=tags)
+    return msgspec.structs.replace(scale_set, capacity=scale_set.capacity + count - earlier, tags=tags)
 
 
 def with_cancelled(scale_set: ScaleSet, tokens: Sequence[str]) -> ScaleSet:

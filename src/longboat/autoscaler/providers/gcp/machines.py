@@ -1,4 +1,5 @@
-"""What a machine of Google will offer as a node, by Google's description of its type, until nodes show it. Pure."""
+"""Estimated nodes: what a machine of Google will offer as a node, by Google's description of its type, until nodes show
+it. Pure."""
 
 from __future__ import annotations
 

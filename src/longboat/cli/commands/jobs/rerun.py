@@ -41,8 +41,8 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
     import msgspec
 
     from longboat.engines.lifecycle.resubmission import again
-    from longboat.sdk.again import notices_of
     from longboat.sdk.names import find_training
+    from longboat.sdk.rerun import notices_of
 
     place = open_engine(quiet=options["quiet"])
     name = find_training(place, run).name

@@ -100,38 +100,7 @@ def spare_words(run: RunStatus) -> str | None:
 
 def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None:
     now = time.time()
-    lasted = show_duration((run.ended or now) - run.started) if run.started else None
-    print_fields(
-        [
-            ("run", run.name),
-            ("phase", run.phase),
-            ("reason", run.reason),
-            ("exit code", run.exit_code),
-            ("command", run.command),
-            ("created", f"{show_moment(run.created)} ({show_duration(now - run.created)} ago)"),
-            ("time", lasted),
-            ("nodes", run.nodes if not run.size else size_words(run)),
-            ("spares", spare_words(run)),
-            ("gpus", run.gpus),
-            ("priority", run.priority or None),
-            ("attempt", f"{run.attempt + 1} of at most {run.retries + run.resizes + 1}"),
-            ("retry", retry_words(run, now)),
-            ("step", run.step),
-            ("pace", pace_words(run)),
-            ("metrics", show_metrics(run.metrics)),
-            ("gpu hours", None if run.gpu_hours is None else f"{run.gpu_hours:.2f}"),
-            ("cost", cost),
-            ("checkpoint", run.checkpoint),
-            ("checkpoints", run.checkpoint_dir),
-            ("drill", run.drill),
-            ("artifacts", run.artifacts_dir),
-            ("disk", None if run.disk is None else f"{show_quantity(run.disk)}, without checkpoints"),
-            ("directory", run.directory if wide else None),
-            ("expired", show_moment(run.expired) if run.expired is not None else None),
-            ("left", "; ".join(run.left) or ("nothing but this record" if run.expired is not None else None)),
-            ("labels", ", ".join(f"{key}={value}" for key, value in sorted(run.labels.items()))),
-        ]
-    )
+    print_fields(status_fields(run, now, wide=wide, cost=cost))
     for finding in run.findings:
         print(paint(f"notice: {clean(finding)}", "yellow", sys.stdout))
     failed = [attempt for attempt in run.attempts if attempt.failure]
@@ -146,6 +115,39 @@ def print_status(run: RunStatus, *, wide: bool, cost: str | None = None) -> None
     if run.node_troubles:
         print()
         print_node_troubles(run, now)
+
+
+def status_fields(run: RunStatus, now: float, *, wide: bool, cost: str | None) -> list[tuple[str, object]]:
+    lasted = show_duration((run.ended or now) - run.started) if run.started else None
+    return [
+        ("run", run.name),
+        ("phase", run.phase),
+        ("reason", run.reason),
+        ("exit code", run.exit_code),
+        ("command", run.command),
+        ("created", f"{show_moment(run.created)} ({show_duration(now - run.created)} ago)"),
+        ("time", lasted),
+        ("nodes", run.nodes if not run.size else size_words(run)),
+        ("spares", spare_words(run)),
+        ("gpus", run.gpus),
+        ("priority", run.priority or None),
+        ("attempt", f"{run.attempt + 1} of at most {run.retries + run.resizes + 1}"),
+        ("retry", retry_words(run, now)),
+        ("step", run.step),
+        ("pace", pace_words(run)),
+        ("metrics", show_metrics(run.metrics)),
+        ("gpu hours", None if run.gpu_hours is None else f"{run.gpu_hours:.2f}"),
+        ("cost", cost),
+        ("checkpoint", run.checkpoint),
+        ("checkpoints", run.checkpoint_dir),
+        ("drill", run.drill),
+        ("artifacts", run.artifacts_dir),
+        ("disk", None if run.disk is None else f"{show_quantity(run.disk)}, without checkpoints"),
+        ("directory", run.directory if wide else None),
+        ("expired", show_moment(run.expired) if run.expired is not None else None),
+        ("left", "; ".join(run.left) or ("nothing but this record" if run.expired is not None else None)),
+        ("labels", ", ".join(f"{key}={value}" for key, value in sorted(run.labels.items()))),
+    ]
 
 
 def pace_words(run: RunStatus) -> str | None:

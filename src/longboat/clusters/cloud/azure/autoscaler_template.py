@@ -61,7 +61,6 @@ def autoscaler_resources(cluster: str, spec: CloudSpec, *, cluster_version: str)
     """`cluster_version`: of the interface of AKS that the template uses."""
     aks, identity = _aks(cluster), _identity(cluster)
     machines, look = autoscaler_roles(cluster)
-    tags = {**dict(spec.tags), "longboat-cluster": cluster}
     rights = _nested(
         rights_name(cluster),
         cluster,
@@ -81,12 +80,27 @@ def autoscaler_resources(cluster: str, spec: CloudSpec, *, cluster_version: str)
         dependsOn=[f"[{aks}]", f"[{identity}]", after],
     )
     return [
+        *_identity_resources(cluster, spec, cluster_version),
+        rights,
+        assignment,
+        {
+            **_assignment(machines, "cluster", f"[reference({identity}, '{IDENTITY_VERSION}').principalId]"),
+            "scope": f"[{aks}]",
+            "dependsOn": [f"[{aks}]", after],
+        },
+    ]
+
+
+def _identity_resources(cluster: str, spec: CloudSpec, cluster_version: str) -> list[Body]:
+    """The identity, and the trust in tokens that the cluster gives the autoscaler's service account."""
+    aks, identity = _aks(cluster), _identity(cluster)
+    return [
         {
             "type": "Microsoft.ManagedIdentity/userAssignedIdentities",
             "apiVersion": IDENTITY_VERSION,
             "name": identity_name(cluster),
             "location": spec.region,
-            "tags": tags,
+            "tags": {**dict(spec.tags), "longboat-cluster": cluster},
         },
         {
             "type": "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials",
@@ -98,13 +112,6 @@ def autoscaler_resources(cluster: str, spec: CloudSpec, *, cluster_version: str)
                 "subject": SUBJECT,
                 "audiences": [AUDIENCE],
             },
-        },
-        rights,
-        assignment,
-        {
-            **_assignment(machines, "cluster", f"[reference({identity}, '{IDENTITY_VERSION}').principalId]"),
-            "scope": f"[{aks}]",
-            "dependsOn": [f"[{aks}]", after],
         },
     ]
 

@@ -8,11 +8,9 @@ the cluster's name only: clusters of one name in several regions share it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from longboat.clouds.gcp.errors import answer_error
+from longboat.clouds.gcp.errors import answer_error, explained
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clouds.rest import Body, RestFault
 from longboat.clusters.cloud.gcp.permissions import autoscaler_role
@@ -36,7 +34,7 @@ class GoogleAutoscalerRights:
     def give(self, account_uid: str) -> bool:
         """To this service account, and to none by its name. False: it had them."""
         changed = self._make_role()
-        with _errors("see the project"):
+        with explained("see the project"):
             number = str(self._session.projects("GET", f"projects/{self._project}").get("name") or "")
         accounts = (
             f"principal://iam.googleapis.com/{number}/locations/global/workloadIdentityPools/"
@@ -50,12 +48,12 @@ class GoogleAutoscalerRights:
         if role is None or role.get("deleted"):
             return
         self._change_policy(lambda bindings: [each for each in bindings if each.get("role") != self._path])
-        with _errors(f"delete the role {self._role.id}"):
+        with explained(f"delete the role {self._role.id}"):
             self._session.iam("DELETE", self._path)
 
     def _make_role(self) -> bool:
         role, wanted = self._find_role(), self._role.document()
-        with _errors(f"make the role {self._role.id}"):
+        with explained(f"make the role {self._role.id}"):
             if role is None:
                 body = {"roleId": self._role.id, "role": wanted}
                 self._session.iam("POST", f"projects/{self._project}/roles", body)
@@ -78,7 +76,7 @@ class GoogleAutoscalerRights:
     def _change_policy(self, change: Any) -> bool:
         """Read, change, write with the mark of what was read: whoever else changes it loses nothing."""
         for attempt in range(ATTEMPTS):
-            with _errors("see the project's policy"):
+            with explained("see the project's policy"):
                 options = {"options": {"requestedPolicyVersion": POLICY_VERSION}}
                 policy = self._session.projects("POST", f"projects/{self._project}:getIamPolicy", options)
             before = policy.get("bindings") or []
@@ -104,11 +102,3 @@ def _bound_to(bindings: list[Body], role: str, accounts: str, uid: str) -> list[
     if len(mine) == 1 and {**mine[0], "members": sorted(mine[0].get("members") or ())} == wanted:
         return bindings
     return [*(each for each in bindings if each.get("role") != role), wanted]
-
-
-@contextmanager
-def _errors(operation: str) -> Iterator[None]:
-    try:
-        yield
-    except RestFault as fault:
-        raise answer_error(fault, operation) from None

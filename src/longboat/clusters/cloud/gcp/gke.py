@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import msgspec
 
-from longboat.clouds.gcp.errors import answer_error
+from longboat.clouds.gcp.errors import answer_error, explained
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clouds.rest import Body, RestFault, fault_of
 from longboat.clusters.cloud.aws.stack import Listen, ResourceEvent, ResourceState
@@ -32,7 +30,7 @@ class GkeCluster:
     def __init__(self, session: GoogleSession, region: str, name: str) -> None:
         self._session, self.region, self.name = session, region, name
         self.conflict = ""  # why the last request came to nothing, where nobody else does the same
-        with _errors("look for the project"):
+        with explained("look for the project"):
             self.project = session.project()
         if not self.project:
             raise EngineError("no project of Google Cloud is named", hint="set GOOGLE_CLOUD_PROJECT")
@@ -65,7 +63,7 @@ class GkeCluster:
             if match is None:
                 return None
             path = f"projects/{self.project}/zones/{match[1]}/instanceGroupManagers/{match[2]}"
-            with _errors("see instance groups"):
+            with explained("see instance groups"):
                 sizes.append(int(self._session.compute("GET", path).get("targetSize") or 0))
         return sum(sizes)
 
@@ -81,7 +79,7 @@ class GkeCluster:
 
     def quotas(self) -> dict[str, float]:
         """Metric -> what is left of it in the region."""
-        with _errors("see the region's quotas"):
+        with explained("see the region's quotas"):
             body = self._session.compute("GET", f"projects/{self.project}/regions/{self.region}")
         return {each["metric"]: each.get("limit", 0) - each.get("usage", 0) for each in body.get("quotas") or ()}
 
@@ -121,7 +119,7 @@ class GkeCluster:
 
     def running(self) -> Body | None:
         """An operation on this cluster that goes on."""
-        with _errors("see operations"):
+        with explained("see operations"):
             operations = self._session.container("GET", f"{self._place}/operations").get("operations") or ()
         mine = re.compile(rf"/clusters/{re.escape(self.name)}(/|$)")
         for operation in operations:
@@ -134,7 +132,7 @@ class GkeCluster:
         seen: dict[str, ResourceState] = {}
         turn = 0
         while True:
-            with _errors("follow an operation"):
+            with explained("follow an operation"):
                 operation = self._session.container("GET", f"{self._place}/operations/{operation['name']}")
             self._tell(seen, listen, is_deleted=operation.get("operationType") == "DELETE_CLUSTER")
             if operation.get("status") == "DONE":
@@ -159,11 +157,3 @@ class GkeCluster:
                 seen[name] = state
                 kind = "cluster" if name == self.name else "node pool"
                 listen(ResourceEvent(resource=name, type=kind, state=state, at=time.time(), text=text))
-
-
-@contextmanager
-def _errors(operation: str) -> Iterator[None]:
-    try:
-        yield
-    except RestFault as fault:
-        raise answer_error(fault, operation) from None

@@ -22,10 +22,10 @@ IMAGES_PER_S = 1000
 DEFAULT_SIZE = 256 << 20  # larger than caches of network volumes, read in seconds at 100 MB/s
 DEFAULT_FILES = 1000  # a thousand opens show the latency of one
 DEFAULT_FILE_SIZE = 100_000  # a photograph of a training set
-SLOW_READ = 200 * MB
+SLOW_READ = 200 * MB  # a second: less than one local disk gives, and a GPU node reads for several ranks
 ALIKE = 1.2
 """Two probes of one volume differ by as much."""
-CACHED = 8 * GB
+CACHED = 8 * GB  # a second: more than any volume gives, so it was read from memory
 
 
 class DiskFigures(Value, frozen=True):

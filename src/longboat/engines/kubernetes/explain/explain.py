@@ -1,7 +1,7 @@
 """Explanation of a run: why it waits, or its post-mortem; this module reads what others put into words.
 
-The words are in `postmortems` (the same on every engine), `pod_failures`, `pending` and `network_policies`; this module
-only looks. What may not be read is left out.
+The words are in `explanations` (the same on every engine), `pod_failures`, `pending` and `network_policies`; this
+module only looks. What may not be read is left out.
 """
 
 from __future__ import annotations

@@ -181,10 +181,10 @@ _RETRIES = "set `retries` to have the run taken up again from its newest checkpo
 def _preempted(event: Object | None, owners: Mapping[str, str]) -> StartTrouble:
     match = _PREEMPTOR.search(str((event or {}).get("message") or ""))
     if not match:
-        who = "pods of higher priority"
+        preemptors = "pods of higher priority"
     else:
-        who = f"pod {owners.get(match[1], match[1])} of higher priority on node {match[2]}"
-    return StartTrouble(what=f"preempted by {who}", hint=_RETRIES, cause="preemption")
+        preemptors = f"pod {owners.get(match[1], match[1])} of higher priority on node {match[2]}"
+    return StartTrouble(what=f"preempted by {preemptors}", hint=_RETRIES, cause="preemption")
 
 
 def _condition(pod: Object, kind: str) -> Object:

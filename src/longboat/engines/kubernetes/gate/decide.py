@@ -56,7 +56,7 @@ BLIND_S = 30.0
 that a pod finds no node; a gang that hears so holds others up for no longer than this, and then lets them try."""
 FIRST_BACK_OFF_S = 30.0  # what it lacks may be free or booted by then; sooner is seldom of use
 LONGEST_BACK_OFF_S = 600.0  # it is tried at least so often, however often it was in vain
-JITTER = 0.25
+JITTER = 0.25  # of the pause: gangs that were put back together do not come back together
 
 
 def decide_gate(candidates: Sequence[GateCandidate], room: ClusterUsage | None, now: float) -> list[Admission]:
@@ -160,8 +160,8 @@ def _blind(waiting: list[GateCandidate], inside: list[GateCandidate], now: float
             admissions.append(_wait(candidate, _pause(candidate, now)))
         elif unfinished is not None:
             is_near = unfinished.namespace == candidate.namespace
-            who = unfinished.run if is_near else "a run of another namespace"
-            admissions.append(_wait(candidate, f"waits until all pods of {who} have a node"))
+            run = unfinished.run if is_near else "a run of another namespace"
+            admissions.append(_wait(candidate, f"waits until all pods of {run} have a node"))
         else:
             admissions.append(_let_in(candidate))
             unfinished = candidate
@@ -212,7 +212,7 @@ class _Hall:
         for machine in upcoming:
             nodes.pop(machine.shape.name, None)
         self.fleet = Fleet(nodes.values(), room.pods)
-        self.ledger = WaitReasons(self.fleet)
+        self.wait_reasons = WaitReasons(self.fleet)
         for candidate in inside:
             if not isinstance(take(candidate.rest, self.fleet, explain=False), Placement):
                 take_each(candidate.rest, self.fleet)
@@ -300,11 +300,11 @@ class _Hall:
             never = self._roomy.never(pods)
             return _wait(candidate, never or "waits")
         self.blocked.append(BlockedGang(gang=gang, order=candidate.order))
-        before = self.ledger.before(pods)
-        shortfall = self.ledger.note(candidate.full_name, pods, before)
+        before = self.wait_reasons.before(pods)
+        shortfall = self.wait_reasons.note(candidate.full_name, pods, before)
         if verdict.delays is not None:
             return _wait(candidate, delaying(candidate.namespace, verdict.delays, before))
-        return lambda: _wait(candidate, self.ledger.words(candidate.namespace, pods, before, shortfall))
+        return lambda: _wait(candidate, self.wait_reasons.words(candidate.namespace, pods, before, shortfall))
 
     def _judge_sizes(self, candidate: GateCandidate, elastic: ElasticPods) -> Callable[[], Admission]:
         """An elastic run gets the largest size that fits; while none does it waits for its smallest."""
@@ -324,7 +324,7 @@ class _Hall:
         fits, why = admission.action == "let_in", ""
         if fits and larger is not None:
             more = elastic.between(size, larger)
-            words = self.ledger.words(admission.namespace, more, RunsAhead(), None).partition("; held by")[0]
+            words = self.wait_reasons.words(admission.namespace, more, RunsAhead(), None).partition("; held by")[0]
             kept = "what is free is kept for runs before it" if words == "waits" else words
             why = f"{counted(larger - size, 'more node')}: {kept}"
         action: Action = "resize" if size != elastic.size else admission.action

@@ -1,4 +1,5 @@
-"""Departure of nodes that a running gang is on, once a notice of termination is seen. Pure.
+"""Departure from nodes that are about to go: a gang on one with a notice of termination saves, and moves if elastic.
+Pure.
 
 All ranks are asked for a checkpoint at once. An elastic run ends at that checkpoint, or shortly before the first of the
 nodes goes, and its next attempt has what fits elsewhere: the nodes bear a taint that keeps new pods away. A run of one

@@ -1,4 +1,4 @@
-"""What would let in a run that waits at the gate: ends of others, and what would start at once instead.
+"""Ways for a run that waits at the gate to start sooner: ends of other runs, a smaller request, a higher priority.
 
 Each sentence is an answer of the gate itself (`decide.foresee`) to a cluster in which that had happened.
 """

@@ -28,7 +28,7 @@ class RunsAhead(Value, frozen=True):
 
 
 class ResourceStock(Value, frozen=True):
-    """One resource on some nodes. Amounts as in `fitting.quantities`."""
+    """One resource on some nodes. Amounts as in `fitting.model.quantities`."""
 
     free: int
     total: int
@@ -116,7 +116,7 @@ class WaitReasons:
         return f"waits for {' and '.join(parts)} with nothing else on these nodes"
 
     def _place(self, pods: Sequence[Pod]) -> Placement | Shortfall:
-        """`fitting.place`, once for gangs that are alike."""
+        """`fitting.packing.place`, once for gangs that are alike."""
         shapes = Counter(pod.shape for pod in pods)
         if not self.fleet.topology.is_quiet or any(shape.near or shape.apart or shape.spread for shape in shapes):
             return place(pods, self.fleet)

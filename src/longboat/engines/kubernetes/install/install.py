@@ -59,10 +59,10 @@ def install(client: Client, objects: Sequence[Object], *, timeout_s: float, is_c
     for name in [each["metadata"]["name"] for each in objects if each["kind"] == DEPLOYMENT.kind]:
         while not is_rolled_out(client.get(DEPLOYMENT, name, namespace=HOME)):
             if time.monotonic() > deadline:
-                who = name.removeprefix("longboat-")
+                part = name.removeprefix("longboat-")
                 reason = why_not_ready(client, HOME, f"app.kubernetes.io/name={name}")
                 hint = f"kubectl -n {HOME} describe pods; `longboat install --remove` takes it out again"
-                raise EngineError(f"the {who} is not ready after {timeout_s:g} s: {reason}", hint=hint)
+                raise EngineError(f"the {part} is not ready after {timeout_s:g} s: {reason}", hint=hint)
             time.sleep(0.2)
 
 

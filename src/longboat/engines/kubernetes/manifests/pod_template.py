@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 CONTAINER = "main"
 LAUNCHER = f"{volumes.ROOT}/launcher/launcher.pyz"
-DEFAULT_SHM = 64 << 20
+DEFAULT_SHM = 64 << 20  # as container runtimes have it
 AFTER_GRACE_S = 10
 """What the launcher has, after the ranks' grace, to write down how they ended."""
 

@@ -1,4 +1,4 @@
-"""Which node a pod plays: spares have taken places of lost members, and their pods have exchanged nodes. Pure.
+"""Pods to nodes of a gang: where a spare has taken the place of a lost member, their pods have exchanged nodes. Pure.
 
 Node 0's launcher decides it (`launcher.gang.spares`); here it is followed from what attempts are known to have begun
 with, for whoever looks. What is read comes from launchers and records, which others write: no name counts that is not

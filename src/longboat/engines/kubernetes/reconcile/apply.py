@@ -40,7 +40,7 @@ Object = dict[str, Any]
 
 MOST_TAILS = 16
 """Nodes whose last lines are kept in the record, those that failed first."""
-TOLD_AT_ONCE = 16
+TOLD_AT_ONCE = 16  # each waits for a kubelet, and a gang of hundreds is told within a few seconds
 MOST_TAIL_BYTES = 256 << 10
 """Of all attempts together: a ConfigMap holds 1 MiB."""
 
@@ -114,7 +114,7 @@ def _with_tails(client: Client, snapshot: RunSnapshot, turn: Decision) -> State 
 
     pods = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is not None and pod.is_started]
     chosen = sorted(pods, key=lambda pod: (not (pod.end and pod.end.exit_code), pod.role, pod.index))[:MOST_TAILS]
-    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="tails") as pool:
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="tails") as pool:  # two rounds for MOST_TAILS
         tails = list(pool.map(lambda pod: tail_of(client, pod.name), chosen))
     by_node = {f"{pod.attempt}/{pod.node}": text for pod, text in zip(chosen, tails) if text}
     return msgspec.structs.replace(state, tails=_newest_tails({**state.tails, **by_node}))

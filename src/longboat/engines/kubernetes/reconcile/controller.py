@@ -84,7 +84,7 @@ class Controller:
         self._say = say
         self._may_work = may_work
         self._workers = TurnWorkers(self._work_on, title=_title, longest_s=LOOK_S, say=say, may_work=may_work)
-        self._agenda = self._workers.agenda
+        self._queue = self._workers.queue
         self._clients: dict[str, Client] = {}
         self._open: dict[RunKey, bool] = {}  # runs that have not ended: whether they wait at the gate
         self._copied = CopiedRuns(LOOK_S)
@@ -112,7 +112,7 @@ class Controller:
 
     def close(self) -> None:
         """No turn begins any more; those under way are waited for, within reason. They may be cut off anywhere."""
-        self._agenda.close()
+        self._queue.close()
         for reflector in (*(each for _, each in self._reflectors), *([self._nodes] if self._nodes else [])):
             reflector.close()
         self._workers.join()
@@ -177,7 +177,7 @@ class Controller:
             if self._forget(key):
                 self._wake_gate()
             if change.type == "DELETED":
-                self._agenda.forget(key)
+                self._queue.forget(key)
             self._note_expiry(key, None if change.type == "DELETED" else due_at(meta.annotations, state))
             return
         waits = _waits(state) and STOP not in meta.annotations
@@ -193,9 +193,9 @@ class Controller:
             is_echo = self._served.get(key) == meta.resource_version  # what our own turn has written
         if not waits:
             if not is_echo or waited:
-                self._agenda.note(key, time.monotonic() + SETTLE_S)
+                self._queue.note(key, time.monotonic() + SETTLE_S)
         elif not waited:
-            self._agenda.forget(key)  # the gate looks after it now
+            self._queue.forget(key)  # the gate looks after it now
             self._note_gate()
 
     def _part(self, change: Change[RunObject]) -> None:
@@ -212,14 +212,14 @@ class Controller:
         # Of a run that has ended, what still goes on was made by a process that did not know of the end.
         if key.run and waits is not True and (waits is False or not (is_gone or body.is_ending)):
             is_step = not is_gone or body.status.phase == "Succeeded"  # others of its gang still run, as a rule
-            self._agenda.note(key, time.monotonic() + (STEPS_S if is_step else SETTLE_S))
+            self._queue.note(key, time.monotonic() + (STEPS_S if is_step else SETTLE_S))
 
     def _node(self, change: Change[Any]) -> None:
         """A node has changed: the runs on it are told when it is about to go."""
         copies = self._copied.copies
         if copies.leaving.note(change.object, is_gone=change.type == "DELETED"):
             for namespace, run in copies.on_node(change.object["metadata"]["name"]):
-                self._agenda.note(RunKey(namespace, run), time.monotonic() + SETTLE_S)
+                self._queue.note(RunKey(namespace, run), time.monotonic() + SETTLE_S)
 
     def _is_news(self, change: Change[RunObject]) -> bool:
         """Whether a pod or workload differs from before in something that a turn could act on."""
@@ -246,7 +246,7 @@ class Controller:
             waiting = list(self._chained.items())
         for follower, names_before in waiting:
             if follower.namespace == key.namespace and key.run in names_before:
-                self._agenda.note(follower, time.monotonic() + SETTLE_S)
+                self._queue.note(follower, time.monotonic() + SETTLE_S)
 
     def _wake_gate(self) -> None:
         """Something was freed: those who wait may fit now, wherever they are."""
@@ -256,7 +256,7 @@ class Controller:
             self._note_gate()
 
     def _note_gate(self) -> None:
-        self._agenda.note(GATE, max(time.monotonic() + SETTLE_S, self._gate_from))
+        self._queue.note(GATE, max(time.monotonic() + SETTLE_S, self._gate_from))
 
     def _note_expiry(self, key: RunKey, due: float | None) -> None:
         with self._lock:
@@ -264,7 +264,7 @@ class Controller:
                 self._expiring.pop(key, None)
                 return
             self._expiring[key] = due
-        self._agenda.note(EXPIRY, time.monotonic() + self._expiry_pause(due))
+        self._queue.note(EXPIRY, time.monotonic() + self._expiry_pause(due))
 
     def _expiry_pause(self, due: float) -> float:
         return min(EXPIRY_LOOK_S, max(SETTLE_S, due - self._client.now()))
@@ -341,7 +341,7 @@ class Controller:
                 return GATE_LOOK_S if _is_at_gate(outlook) else GATE_S
             if outlook is not None:
                 self._pass_over(key)
-                self._agenda.note(key, time.monotonic() + LOOK_S)
+                self._queue.note(key, time.monotonic() + LOOK_S)
         return GATE_LOOK_S if waiting else None
 
     def _pass_over(self, key: RunKey) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.guards.aside import Aside
+from longboat.core.guards.background_call import BackgroundCall
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.node_usage import free_gpus, observe_room
@@ -65,8 +65,8 @@ def listed_snapshots(client: Client, opened: Sequence[ListedRun]) -> dict[str, R
     """Runs with their workloads and pods, by a few lists. Nodes are not looked at. Raises ApiError."""
     kinds = {JOBSET if run.record.workload == "jobset" else JOB for run in opened}
     runs = [listed_run.record.name for listed_run in opened]
-    pods = Aside(lambda: _by_run(client, POD, runs, RunPod))
-    lists = [Aside(partial(_by_run, client, kind, runs, SlimWorkload)) for kind in kinds]
+    pods = BackgroundCall(lambda: _by_run(client, POD, runs, RunPod))
+    lists = [BackgroundCall(partial(_by_run, client, kind, runs, SlimWorkload)) for kind in kinds]
     is_queued = any(run.record.gated_by == "kueue" for run in opened)
     queued = list_queued(client) if is_queued else []
     made = [call.result() for call in lists]
@@ -152,8 +152,8 @@ def with_overdue_restart(snapshot: RunSnapshot, state: State, now: float) -> Sta
     due = stored.not_before if stored.attempt == state.attempt else max(ends, default=now)
     if now - due < UNATTENDED_S:
         return state
-    who = f"{snapshot.record.user} with `longboat wait {name}`, or a controller (`longboat install`)"
-    return msgspec.structs.replace(state, reason=f"{state.reason}; nobody restarts it: that is up to {who}")
+    drivers = f"{snapshot.record.user} with `longboat wait {name}`, or a controller (`longboat install`)"
+    return msgspec.structs.replace(state, reason=f"{state.reason}; nobody restarts it: that is up to {drivers}")
 
 
 def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[str, list[Any]]:

@@ -147,7 +147,7 @@ class OtherPod(msgspec.Struct):
 
 
 class Reconciler:
-    """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`.
+    """Follows one run to its end and takes its turns. For one thread; `close` may come from another.
 
     `may_act` says of a run as it is seen whether its turns are taken here; of another one they are only predicted.
     """

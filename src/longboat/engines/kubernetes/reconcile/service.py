@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from longboat.core.guards.aside import Aside
+from longboat.core.guards.background_call import BackgroundCall
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.run_gauges import RunGauges
 from longboat.engines.kubernetes.reconcile.controller import Controller
@@ -154,7 +154,7 @@ class ControllerService:
                     since = 0.0
                     self.report([text for worker in workers for text in worker.blind_spots()])
         finally:
-            for closing in [Aside(worker.close) for worker in workers]:  # each may wait for turns that hang
+            for closing in [BackgroundCall(worker.close) for worker in workers]:  # each may wait for turns that hang
                 closing.result()
         if not self.ending.is_set():
             self.say("another leads now")

@@ -27,7 +27,7 @@ CLOSING_S = 1800.0
 """So long the nodes of a gang that has failed may take to send a checkpoint to its store, to copy artifacts and to wait
 for readers of their logs: hundreds of gigabytes. After that a launcher hangs."""
 LINE_LOST_S = 30.0
-"""Launchers that have not heard of each other for so long end their ranks (`launcher.gangfile.LOST_S`)."""
+"""Launchers that have not heard of each other for so long end their ranks (`launcher/pod/gang_file.py`)."""
 TELL_S = 30.0
 """After its grace, a gang that was told to stop has so long to be gone."""
 

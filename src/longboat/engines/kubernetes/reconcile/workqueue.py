@@ -104,7 +104,7 @@ class TurnWorkers:
         say: Callable[[str], None],
         may_work: Callable[[], bool],
     ) -> None:
-        self.agenda = WorkQueue()
+        self.queue = WorkQueue()
         self._turn, self._title, self._longest_s = turn, title, longest_s
         self._say, self._may_work = say, may_work
         self._trouble: dict[RunKey, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
@@ -117,7 +117,7 @@ class TurnWorkers:
             self._threads.append(thread)
 
     def join(self) -> None:
-        """Wait for the turns under way, within reason; the agenda is closed."""
+        """Wait for the turns under way, within reason; the queue is closed."""
         until = time.monotonic() + LEAVING_S
         for thread in self._threads:
             thread.join(timeout=max(0.0, until - time.monotonic()))
@@ -132,22 +132,22 @@ class TurnWorkers:
         self._trouble[key] = (times + 1, text)
         if text != before:
             self._say(f"{self._title(key)}: {text}")
-        self.agenda.note(key, time.monotonic() + min(self._longest_s, AGAIN_S * 2 ** min(times, 10)))
+        self.queue.note(key, time.monotonic() + min(self._longest_s, AGAIN_S * 2 ** min(times, 10)))
 
     def _work(self) -> None:
-        while (key := self.agenda.take()) is not None:
+        while (key := self.queue.take()) is not None:
             if not self._may_work():
-                self.agenda.close()
+                self.queue.close()
                 return
             try:
                 pause = self._turn(key)
                 self._trouble.pop(key, None)
                 if pause is not None:
-                    self.agenda.note(key, time.monotonic() + pause)
+                    self.queue.note(key, time.monotonic() + pause)
             except Exception as error:  # one bad key must not end the turns of all others
                 self.note_trouble(key, error)
             finally:
-                self.agenda.done(key)
+                self.queue.done(key)
 
 
 class WatchedTurns:
@@ -173,7 +173,7 @@ class WatchedTurns:
         self._reflectors: list[Reflector[Any]] = []
 
     def watch(self, namespace: str | None) -> Reflector[Any]:
-        """A watch of the objects of a namespace, or of all, whose changes are noted in the agenda."""
+        """A watch of the objects of a namespace, or of all, whose changes are noted in the queue."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -182,7 +182,7 @@ class WatchedTurns:
         self._workers.start(*self._threads)
 
     def close(self) -> None:
-        self._workers.agenda.close()
+        self._workers.queue.close()
         for reflector in self._reflectors:
             reflector.close()
         self._workers.join()

@@ -57,7 +57,7 @@ def prepare(client: Client, settings: ClusterSettings, home: Home, submission: S
     from longboat.engines.shared.code_snapshot import snapshot_of, with_absolute_secrets
 
     job = with_absolute_secrets(submission)
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    with ThreadPoolExecutor(max_workers=4) as pool:  # the cluster, the code and two or three short lists
         seen = pool.submit(observe, client, job, settings)
         code = pool.submit(snapshot_of, home, submission)
         packs = pool.submit(found_secrets, client, *SHARED)

@@ -1,4 +1,4 @@
-"""Which copy of a shared Secret a run uses. Pure.
+"""Shared Secrets in copies: which copy of one a run uses. Pure.
 
 Every run that uses a Secret is one of its owners, and each further owner makes every write of it slower for the API
 server: with 500 of them one takes seconds. So a Secret that has enough owners is left to them, and those who come

@@ -46,7 +46,7 @@ from longboat.kubeapi.kinds import CONFIG_MAP
 Object = dict[str, Any]
 Notice = Callable[[str], None]
 
-AT_ONCE = 4
+AT_ONCE = 4  # an upload is bound by the line, and few connections fill it
 LARGE_UPLOAD = 8 << 20
 """Bytes. Over an ordinary line they take seconds, and whoever waits should know for what."""
 

@@ -1,4 +1,5 @@
-"""What runs containers on this machine, as a value; names of GPUs for it; which folders stay the image's. Pure."""
+"""The container program of this machine (podman, docker or none) as a value; names of GPUs for it; paths that are an
+image's own. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would let a waiting run start on this machine: ends of others, and what would start at once instead. Pure."""
+"""Ways for a waiting run to start sooner on this machine: ends of other runs, a smaller request, a priority. Pure."""
 
 from __future__ import annotations
 

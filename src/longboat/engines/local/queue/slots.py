@@ -34,7 +34,7 @@ from longboat.engines.shared.files import (
 from longboat.engines.shared.home import Home
 
 PORTS = range(20000, 32000)  # below the range the kernel gives to outgoing connections
-BLOCK = 16
+BLOCK = 16  # ports behind one lock: a small run takes a block or two
 ADDRESS_BLOCKS = range(1 << 8, 17 << 8)
 """127.1.0.0/24 to 127.16.255.0/24: as many runs at once as no machine has. 127.0 is left to other programs."""
 BLOCK_NODES = 253

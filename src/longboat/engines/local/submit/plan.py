@@ -34,13 +34,8 @@ def make_plan(
     if snapshot is not None:
         root = os.path.normpath(os.path.join(submission.base, job.workdir or "."))
         origin = f"the code in {root}" if submission.code is None else "the code of an earlier run"
-        actions.append(
-            Action(
-                kind="pack",
-                what=f"{counted(len(snapshot.entries), 'file')}, {show_quantity(snapshot.size)}",
-                reason=origin,
-            )
-        )
+        size = f"{counted(len(snapshot.entries), 'file')}, {show_quantity(snapshot.size)}"
+        actions.append(Action(kind="pack", what=size, reason=origin))
     for image in sorted({image for role in job.roles if (image := record.image_of(role.name))}):
         actions.append(
             Action(kind="pull", what=f"image {image}", reason=f"with {record.containers}, if it is not here yet")
@@ -52,14 +47,8 @@ def make_plan(
     if record.checkpoint_store is not None:
         actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
     if job.retries.count:
-        on = ", ".join(map(str, job.retries.on)) or "any failure"
-        actions.append(
-            Action(
-                kind="retry",
-                what=f"up to {counted(job.retries.count, 'time')}",
-                reason=f"on {on}, from the newest checkpoint",
-            )
-        )
+        reason = f"on {', '.join(map(str, job.retries.on)) or 'any failure'}, from the newest checkpoint"
+        actions.append(Action(kind="retry", what=f"up to {counted(job.retries.count, 'time')}", reason=reason))
     layout = layout_of(record, attempt=0, ports=example_ports(record))
     warnings: list[str] = []
     if snapshot is not None:

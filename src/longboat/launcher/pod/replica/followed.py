@@ -1,4 +1,4 @@
-"""What a served replica restores when its service follows a run: another step than the one it was made with.
+"""Checkpoint of a served replica whose service follows a run: another step than the one it was made with.
 
 `launcher.pyz --checkpoints FOLDER newest|best|promoted [METRIC]` prints which complete checkpoints there are by now,
 where this replica has its own from: in a folder, or in an object store with the variables of the pod. Which of them is

@@ -16,7 +16,7 @@ from longboat.core.jobs import Value
 
 _MACHINE = re.compile(r"aws:///([a-z]{2}(?:-[a-z]+)+-\d)[a-z0-9-]*/(i-[0-9a-f]{8,17})")
 _CLUSTER_TAGS = ("aws:eks:cluster-name", "eks:cluster-name")
-_AT_ONCE = 100
+_AT_ONCE = 100  # ids in one request: what it is sent as stays a few kilobytes
 
 
 class NodeMachine(Value, frozen=True):

@@ -28,7 +28,7 @@ MOST_OBJECTS = 8000
 """Objects in one pack: the list of them is an annotation, and annotations have 256 KiB together."""
 
 PREFIX = "longboat-code-"
-_LEVEL = 6
+_LEVEL = 6  # zlib's own default: higher ones take longer than they save on the way
 _SHORT = 12
 _BLOCK = 512
 END = b"\0" * (2 * _BLOCK)
@@ -140,12 +140,12 @@ def _choose(needed: Sequence[str], existing: Sequence[Pack]) -> dict[str, tuple[
     candidates = list(existing)
     while left and candidates and len(chosen) < MOST_PACKS:
         best = max(candidates, key=lambda pack: len(pack.objects & left.keys()))
-        has = best.objects & left.keys()
-        if not has:
+        shared = best.objects & left.keys()
+        if not shared:
             break
-        chosen[best.name] = tuple(hash for short, hash in left.items() if short in has)
+        chosen[best.name] = tuple(hash for short, hash in left.items() if short in shared)
         candidates.remove(best)
-        left = {short: hash for short, hash in left.items() if short not in has}
+        left = {short: hash for short, hash in left.items() if short not in shared}
     return chosen
 
 

@@ -13,7 +13,7 @@ from longboat.core.jobs import Value
 
 Need = Literal["always", "jobset", "job", "kueue", "secrets", "helper", "gate", "optional"]
 """When a permission is needed: always, with JobSet or without, with Kueue, for a job with secrets of the submitter, to
-read a storage without pods, for the gate; `comfort`: something is not shown or not possible, nothing is refused."""
+read a storage without pods, for the gate; `optional`: something is not shown or not possible, nothing is refused."""
 
 
 class Permission(Value, frozen=True):

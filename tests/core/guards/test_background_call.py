@@ -6,21 +6,21 @@ import threading
 
 import pytest
 
-from longboat.core.guards.aside import Aside
+from longboat.core.guards.background_call import BackgroundCall
 
 
 def test_the_result_is_that_of_the_call_and_it_goes_on_meanwhile() -> None:
     may_end = threading.Event()
-    call = Aside(lambda: (may_end.wait(60.0), threading.current_thread().name))
+    call = BackgroundCall(lambda: (may_end.wait(60.0), threading.current_thread().name))
     may_end.set()
-    assert call.result() == (True, "aside")
-    assert call.result() == (True, "aside"), "as often as asked"
+    assert call.result() == (True, "background-call")
+    assert call.result() == (True, "background-call"), "as often as asked"
 
 
 def test_an_error_comes_to_whoever_asks() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    call = Aside(fail)
+    call = BackgroundCall(fail)
     with pytest.raises(ValueError, match="no"):
         call.result()

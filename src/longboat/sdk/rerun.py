@@ -1,4 +1,4 @@
-"""What cannot be the same when a run is run again: what its job leaves open, and what was seen then and is not now."""
+"""Differences to expect when a run is run again: what its job leaves open, and software that has changed since."""
 
 from __future__ import annotations
 

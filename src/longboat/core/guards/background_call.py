@@ -1,4 +1,4 @@
-"""A call in a thread of its own, whose result or error is taken later.
+"""Background call: a function in a thread of its own, whose result or error is taken later.
 
 For commands that a person waits for: concurrent.futures loads logging, which takes as long as a small list of runs.
 """
@@ -12,12 +12,12 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Aside(Generic[T]):
+class BackgroundCall(Generic[T]):
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
         self._results: list[T] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="background-call", daemon=True)
         self._thread.start()
 
     def result(self) -> T:
