@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from longboat.cli.main import enter
+from longboat.clouds.rest import Body
 from longboat.clusters.cloud.azure import resource_group
 from longboat.core.errors import EngineError
 from tests.clouds.azure.simulated_aks import SimulatedAks
@@ -116,18 +117,25 @@ def test_a_group_that_is_going_already_is_followed(
     assert say(capfd, "down", "lab", "--yes")[0] == 0 and azure.group is None
 
 
-def test_two_at_once_follow_the_same_deployment(
+def test_who_comes_second_follows_and_gets_what_his_file_says(
     azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one's request comes between the look and the deployment."""
+    """The other one's request, of another file, comes between the look and the deployment."""
     real = resource_group.ClusterGroup.deploy
+    answers: list[bool] = []
 
-    def twice(group: resource_group.ClusterGroup, *arguments: object) -> None:
-        real(group, *arguments)
-        real(group, *arguments)
+    def second(
+        group: resource_group.ClusterGroup, template: Body, values: Body, region: str, tags: dict[str, str]
+    ) -> bool:
+        if not answers:
+            assert real(group, template, {**values, "systemCount": 1}, region, tags)
+        answers.append(real(group, template, values, region, tags))
+        return answers[-1]
 
-    monkeypatch.setattr(resource_group.ClusterGroup, "deploy", twice)
-    assert say(capfd, "up")[0] == 0 and azure.deployed == 1
+    monkeypatch.setattr(resource_group.ClusterGroup, "deploy", second)
+    assert say(capfd, "up")[0] == 0 and answers == [False, True] and azure.deployed == 2
+    assert azure.cluster is not None
+    assert azure.cluster["properties"]["agentPoolProfiles"][0]["count"] == 2
 
 
 def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> None:

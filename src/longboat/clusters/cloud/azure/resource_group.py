@@ -84,8 +84,8 @@ class ClusterGroup:
         body = self._find(self._aks, CLUSTERS)
         return None if body is None else read_aks(body)
 
-    def deploy(self, template: Body, parameters: Mapping[str, Any], region: str, tags: Mapping[str, str]) -> None:
-        """Begin; who comes second follows the same deployment. `tags`: of the group."""
+    def deploy(self, template: Body, parameters: Mapping[str, Any], region: str, tags: Mapping[str, str]) -> bool:
+        """Begin; False: somebody else's deployment goes on, maybe of another file. `tags`: of the group."""
         with _errors("make a resource group"):
             body: Body = {"location": region, "tags": {**tags, CLUSTER_TAG: self.cluster}}
             self._session.send("PUT", self.path, RESOURCES, body=body)
@@ -94,8 +94,10 @@ class ClusterGroup:
         try:
             self._session.send("PUT", self._deployment, RESOURCES, body={"properties": properties})
         except RestFault as fault:
-            if fault.code not in ("DeploymentActive", "DeploymentBeingDeleted"):
-                raise answer_error(fault, "deploy the cluster") from None
+            if fault.code in ("DeploymentActive", "DeploymentBeingDeleted"):
+                return False
+            raise answer_error(fault, "deploy the cluster") from None
+        return True
 
     def mark(self, tags: Mapping[str, str], digest: str) -> None:
         """Write down what was deployed, after it has come about."""
