@@ -78,6 +78,13 @@ def test_a_machine_that_runs_again_loses_our_taint_and_no_other() -> None:
     assert taint_leaving(client, [ours], seen, lambda: True) == [], "what was read before is old"
 
 
+def test_a_node_that_was_made_anew_for_another_machine_is_left_alone() -> None:
+    client: Any = MemoryCluster()
+    client.create({"apiVersion": "v1", "kind": "Node", **body(providerID="aws:///a/i-2")})
+    assert taint_leaving(client, [body()], ProviderAnswer(machines=(BACK,)), lambda: True) == []
+    assert "taints" not in client.get(NODE, "n1")["spec"]
+
+
 def test_what_is_said_of_a_node_that_is_told() -> None:
     client: Any = MemoryCluster()
     client.create({"apiVersion": "v1", "kind": "Node", **body()})

@@ -106,7 +106,9 @@ def _action(change: TaintChange) -> ScalingAction:
 def _change_taint(client: Client, change: TaintChange) -> bool:
     """At the version that is read, since the list of taints is written as a whole; False: nothing is to be done."""
     body = client.find(NODE, change.node)
-    if body is None or (_is_tainted(body) if change.is_leaving else not _is_outlived(body, client.now())):
+    if body is None or NodeInstances(ProviderAnswer(machines=(change.machine,))).of(body) is None:
+        return False  # gone, or made anew for another machine
+    if _is_tainted(body) if change.is_leaving else not _is_outlived(body, client.now()):
         return False
     taints = [taint for taint in body["spec"].get("taints") or () if not _is_ours(taint)]
     version = {"resourceVersion": body["metadata"]["resourceVersion"]}

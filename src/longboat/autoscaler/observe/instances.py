@@ -39,8 +39,8 @@ FEW = 2
 class NodeInstances:
     """Which machine is behind a node: that of its providerID, else of its name.
 
-    A cloud gives the address of a machine that still ends to a new one, and the name of a node with it: by the name
-    alone the one would be taken for the other.
+    A cloud gives the address of a machine that ends, or is gone, to a new one, and the name of a node with it: by the
+    name alone the one would be taken for the other.
     """
 
     def __init__(self, seen: ProviderAnswer) -> None:
@@ -51,7 +51,17 @@ class NodeInstances:
     def of(self, body: Body) -> Instance | None:
         """None: the provider has no such machine."""
         name, own = body["metadata"]["name"], (body.get("spec") or {}).get("providerID") or ""
-        return self._by_id.get(own) or self._by_id.get(name) or self._by_node.get(own) or self._by_node.get(name)
+        same = self._by_id.get(own) or self._by_id.get(name) or self._by_node.get(own)
+        named = self._by_node.get(name)
+        return same or (named if named is not None and not _is_another(named.id, own) else None)
+
+
+def _is_another(machine: str, own: str) -> bool:
+    """Whether two ids of one cloud are of two machines. Only their ends are compared: accounts and places are not
+    written alike everywhere.
+    """
+    (scheme, mark, place), (other, _, other_place) = machine.partition("://"), own.partition("://")
+    return bool(mark) and scheme == other and place.rpartition("/")[2] != other_place.rpartition("/")[2]
 
 
 def list_instances(
