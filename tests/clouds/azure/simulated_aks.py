@@ -65,6 +65,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.accounts: list[str] = []  # of file shares
         self.has_nodes = True  # AKS's own group is there
         self.left: list[str] = []
+        self.others: list[Body] = []  # in the cluster's group, made by somebody else
         self.takes_any_name = False
         self.name = "lab"
         self.fails = ""
@@ -117,6 +118,11 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if path == "/subscriptions":
             return {"value": [{"subscriptionId": SUBSCRIPTION, "state": "Enabled"}]}
         if path == f"{ROOT}/resources":
+            if query["$filter"] == f"resourceGroup eq 'longboat-{self.name}'":
+                own = [{**each, "id": path} for path, each in self.resources.items() if path.startswith(GROUP)]
+                own += [{**self.cluster, "id": AKS, "name": "lab"}] if self.cluster else []
+                tracked = [each for each in own if "tags" in each]
+                return {"value": [*tracked, *self.others]}
             if query["$filter"] != f"tagName eq 'longboat-cluster' and tagValue eq '{self.name}'":
                 self.violations.append(str(query))
             return {"value": [{"id": each} for each in self.left]}

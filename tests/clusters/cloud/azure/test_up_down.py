@@ -148,6 +148,18 @@ def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> No
     assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0
 
 
+def test_what_others_put_into_the_group_would_go_with_it(azure: SimulatedAks, capfd: Text) -> None:
+    assert say(capfd, "up")[0] == 0
+    tags = {"longboat-cluster": "lab-2"}
+    azure.others = [{"id": "x", "name": "datasets", "type": "Microsoft.Storage/storageAccounts", "tags": tags}]
+    code, words = say(capfd, "down", "lab", "--yes")
+    stored = "datasets (Storage/storageAccounts)"
+    assert code == 203 and f"longboat-lab goes with what others have put into it: {stored}" in words
+    assert azure.group is not None and azure.cluster is not None
+    azure.cluster["tags"] = {"team": "vision"}  # a policy of theirs has taken ours away
+    assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0 and azure.group is None
+
+
 def test_down_goes_on_where_the_group_of_the_nodes_is_gone_already(azure: SimulatedAks, capfd: Text) -> None:
     """It goes before the cluster does; and one that could not be made never had it."""
     assert say(capfd, "up")[0] == 0

@@ -198,6 +198,18 @@ class ClusterGroup:
             *sorted(f"file shares in {each['name']}" for each in accounts),
         ]
 
+    def of_others(self) -> list[str]:
+        """What somebody has put into the group, which goes with all that is in it."""
+        query = {"$filter": f"resourceGroup eq '{self.name}'"}
+        with _errors("list resources"):
+            bodies = [*self._session.items(f"/subscriptions/{self.subscription}/resources", RESOURCES, query)]
+        return sorted(
+            f"{each.get('name')} ({str(each.get('type') or '').removeprefix('Microsoft.')})"
+            for each in bodies
+            if (each.get("tags") or {}).get(CLUSTER_TAG) != self.cluster
+            and str(each.get("id")).lower() != self._aks.lower()  # whoever took its tag away does not own it
+        )
+
     def _found(self, path: str, version: str) -> list[Body]:
         """All of a kind; none in a group that is not there."""
         try:
