@@ -61,6 +61,7 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.deployment: Body | None = None
         self.cluster: Body | None = None
         self.claims: list[str] = []
+        self.disks: list[str] = []  # that a person made in the group of the nodes
         self.snapshots: list[str] = []
         self.accounts: list[str] = []  # of file shares
         self.has_nodes = True  # AKS's own group is there
@@ -235,7 +236,8 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if path.endswith("/snapshots"):
             return {"value": [{"name": each} for each in self.snapshots]}
         disks = [{"name": name, "tags": {"kubernetes.io-created-for-pvc-name": name}} for name in self.claims]
-        return {"value": [*disks, {"name": "node-disk"}]}
+        disks += [{"name": name} for name in self.disks]
+        return {"value": [*disks, {"name": "node-disk", "properties": {"osType": "Linux"}}]}
 
 
 def _found(body: Body | None) -> Body:

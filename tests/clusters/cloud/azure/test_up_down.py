@@ -140,9 +140,9 @@ def test_who_comes_second_follows_and_gets_what_his_file_says(
 
 def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> None:
     assert say(capfd, "up")[0] == 0
-    azure.claims, azure.snapshots, azure.accounts = ["pvc-1"], ["snapshot-1"], ["f0a1"]
+    azure.claims, azure.snapshots, azure.accounts, azure.disks = ["pvc-1"], ["snapshot-1"], ["f0a1"], ["by-hand"]
     code, words = say(capfd, "down", "lab", "--yes")
-    stored = "pvc-1, snapshot snapshot-1, file shares in f0a1"
+    stored = "by-hand, pvc-1, snapshot snapshot-1, file shares in f0a1"
     assert code == 203 and f"AKS deletes what claims store with the cluster: {stored}" in words
     assert azure.group is not None
     assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0

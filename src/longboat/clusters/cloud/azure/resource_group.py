@@ -185,15 +185,16 @@ class ClusterGroup:
     def claim_data(self, node_group: str) -> list[str]:
         """What was made for claims: AKS keeps it in its own group, which goes with the cluster.
 
-        Nothing but the drivers of disks and files makes snapshots and storage accounts there. The group goes before the
-        cluster does, and one that could not be made never had it.
+        Nothing but the drivers of disks and files makes snapshots and storage accounts there. A disk without a system
+        that no claim made was put there by somebody: AKS may use disks of that group only, unless it is given rights.
+        The group goes before the cluster does, and one that could not be made never had it.
         """
         base = f"{group_path(self.subscription, node_group)}/providers"
         disks = self._found(f"{base}/Microsoft.Compute/disks", DISKS)
         snapshots = self._found(f"{base}/Microsoft.Compute/snapshots", DISKS)
         accounts = self._found(f"{base}/Microsoft.Storage/storageAccounts", STORAGE)
         return [
-            *sorted(str(disk["name"]) for disk in disks if CLAIM_TAG in (disk.get("tags") or {})),
+            *sorted(str(disk["name"]) for disk in disks if _is_data(disk)),
             *sorted(f"snapshot {each['name']}" for each in snapshots),
             *sorted(f"file shares in {each['name']}" for each in accounts),
         ]
@@ -261,6 +262,11 @@ class ClusterGroup:
             if fault.status == 404:
                 return None
             raise answer_error(fault, f"see {path.rpartition('/')[2]}") from None
+
+
+def _is_data(disk: Body) -> bool:
+    """Not of a machine itself, whose disk has a system."""
+    return CLAIM_TAG in (disk.get("tags") or {}) or not (disk.get("properties") or {}).get("osType")
 
 
 def _size(body: Body) -> SizeView:
