@@ -69,6 +69,9 @@ def test_the_machine_of_a_node_is_no_other_one_that_has_got_its_name(machine: st
     known = Instance(id=machine, pool="gpu", node="ip-10-0-0-5")
     node = {"metadata": {"name": "ip-10-0-0-5"}, "spec": {"providerID": own}}
     assert NodeInstances(ProviderAnswer(machines=(known,))).of(node) == (known if is_same else None)
+    # One that is not taken for joined is still to come, and nothing else is bought in its place.
+    assert JoinedInstances([("ip-10-0-0-5", own or None)]).has(machine, "ip-10-0-0-5") == is_same
+    assert not JoinedInstances([("other", own or None)]).has("aws:///b/i-9", "ip-10-0-0-5")
 
 
 def test_all_is_well() -> None:

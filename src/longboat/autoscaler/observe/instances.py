@@ -16,7 +16,7 @@ from longboat.autoscaler.model.backoff import closed, pause_end, paused
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Pool, ProviderFailure
 from longboat.autoscaler.observe.from_objects import Body
-from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed
+from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed, is_another
 from longboat.autoscaler.providers.provider import Instance, Provider, ProviderAnswer, ProviderError, Refusal
 from longboat.core.jobs import Value
 from longboat.core.times import format_time
@@ -53,15 +53,7 @@ class NodeInstances:
         name, own = body["metadata"]["name"], (body.get("spec") or {}).get("providerID") or ""
         same = self._by_id.get(own) or self._by_id.get(name) or self._by_node.get(own)
         named = self._by_node.get(name)
-        return same or (named if named is not None and not _is_another(named.id, own) else None)
-
-
-def _is_another(machine: str, own: str) -> bool:
-    """Whether two ids of one cloud are of two machines. Only their ends are compared: accounts and places are not
-    written alike everywhere.
-    """
-    (scheme, mark, place), (other, _, other_place) = machine.partition("://"), own.partition("://")
-    return bool(mark) and scheme == other and place.rpartition("/")[2] != other_place.rpartition("/")[2]
+        return same or (named if named is not None and not is_another(named.id, own) else None)
 
 
 def list_instances(
