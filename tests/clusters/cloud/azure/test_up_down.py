@@ -11,7 +11,9 @@ import yaml
 from longboat.cli.main import enter
 from longboat.clouds.rest import Body
 from longboat.clusters.cloud.azure import resource_group
+from longboat.clusters.spec_store import load_spec
 from longboat.core.errors import EngineError
+from longboat.engines.shared.home import Home
 from tests.clouds.azure.simulated_aks import SimulatedAks
 from tests.clouds.simulated_rest import stumbling
 
@@ -146,6 +148,20 @@ def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> No
     assert code == 203 and f"AKS deletes what claims store with the cluster: {stored}" in words
     assert azure.group is not None
     assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0
+
+
+def test_a_context_of_another_tool_does_not_hold_up_down(azure: SimulatedAks, capfd: Text) -> None:
+    """`az aks get-credentials` calls its context like the cluster, and overwrites ours when asked."""
+    assert say(capfd, "up")[0] == 0
+    body = yaml.safe_load(Path("kubeconfig").read_text())
+    for context in body["contexts"]:
+        del context["context"]["extensions"]
+    Path("kubeconfig").write_text(yaml.safe_dump(body))
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 0 and azure.group is None and "lab is gone; nothing with its tag is left" in words
+    assert "warning: the context lab stays in the kubeconfig: the context lab was not made by Longboat" in words
+    assert "hint: kubectl config delete-context lab" in words and load_spec("lab", Home()) is None
+    assert yaml.safe_load(Path("kubeconfig").read_text()) == body
 
 
 def test_what_others_put_into_the_group_would_go_with_it(azure: SimulatedAks, capfd: Text) -> None:

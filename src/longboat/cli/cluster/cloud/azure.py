@@ -22,7 +22,7 @@ from longboat.clusters.cloud.azure.template import CLUSTER_TAG
 from longboat.clusters.cloud.azure.up import AzureUp
 from longboat.clusters.cloud.same_place import check_same_place
 from longboat.clusters.cloud.spec import CloudSpec
-from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
+from longboat.clusters.kubeconfig_file import check_name, leave_context, put_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, save_spec
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError
@@ -123,7 +123,7 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
     group.rights().remove()
     if there is not None:
         group.delete(ResourceTable(output).listen)
-    drop_context(spec.name, os.environ)
+    leave_context(spec.name, os.environ, lambda text: say(clean(text)))
     left = group.leftovers(node_group)
     if left:
         raise EngineError(

@@ -24,7 +24,7 @@ from longboat.clusters.cloud.gcp.gke import GkeCluster
 from longboat.clusters.cloud.gcp.leftovers import GoogleLeftover
 from longboat.clusters.cloud.gcp.up import GcpUp
 from longboat.clusters.cloud.same_place import check_same_place
-from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
+from longboat.clusters.kubeconfig_file import check_name, leave_context, put_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, save_spec
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError
@@ -140,7 +140,7 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     remove(cluster, output)
     for each in data if purges else ():
         leftovers.delete(each)
-    drop_context(spec.name, os.environ)
+    leave_context(spec.name, os.environ, lambda text: say(clean(text)))
     there = leftovers.settle(lambda each: each.is_data and not purges)
     kept = () if purges else tuple(each for each in there if each.is_data)
     tell_leftovers(spec, cluster.project, there, kept)
