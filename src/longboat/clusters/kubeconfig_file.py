@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.errors import EngineError, LongboatError, NotFound, UsageError
 from longboat.engines.shared.files import disk, write_bytes
 from longboat.kubeapi.errors import KubeconfigError
 from longboat.kubeapi.kubeconfig import files_of
@@ -242,6 +242,19 @@ def drop_context(name: str, environment: Mapping[str, str]) -> Path | None:
             return existing
 
     return _change(environment, without)
+
+
+def leave_context(name: str, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """`drop_context` at the end of a `down`: whatever keeps it there is said, and does not hold up what is left to do.
+
+    Other tools (az, aws, gcloud) write contexts of their own under the same names.
+    """
+    try:
+        drop_context(name, environment)
+    except LongboatError as error:
+        say(f"warning: the context {name} stays in the kubeconfig: {error.message}")
+        if error.hint:
+            say(f"hint: {error.hint}")
 
 
 def backup_of(path: Path) -> Path:

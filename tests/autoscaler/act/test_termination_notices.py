@@ -14,6 +14,7 @@ from longboat.autoscaler.providers.kwok import node_of
 from longboat.autoscaler.providers.provider import Instance, ProviderAnswer
 from longboat.autoscaler.report.events import line_of
 from longboat.fitting.model.nodes import LEAVING
+from longboat.kubeapi.errors import Conflict
 from longboat.kubeapi.kinds import NODE
 from tests.autoscaler.stages import Stage, wait_for
 from tests.sweeps.kubernetes.memory_cluster import MemoryCluster
@@ -76,6 +77,29 @@ def test_a_machine_that_runs_again_loses_our_taint_and_no_other() -> None:
     assert line_of(result) == f"the taint {LEAVING} of node n1 was removed: its machine runs again"
     assert client.get(NODE, "n1")["spec"]["taints"] == [{"key": "gpu", "effect": "NoSchedule"}]
     assert taint_leaving(client, [ours], seen, lambda: True) == [], "what was read before is old"
+
+
+def test_a_node_that_was_made_anew_for_another_machine_is_left_alone() -> None:
+    client: Any = MemoryCluster()
+    client.create({"apiVersion": "v1", "kind": "Node", **body(providerID="aws:///a/i-2")})
+    assert taint_leaving(client, [body()], ProviderAnswer(machines=(BACK,)), lambda: True) == []
+    assert "taints" not in client.get(NODE, "n1")["spec"]
+
+
+@pytest.mark.parametrize(("conflicts", "trouble"), [(2, ""), (3, "the node has changed in this moment")])
+def test_a_report_of_the_kubelet_puts_no_notice_off(conflicts: int, trouble: str) -> None:
+    class Busy(MemoryCluster):
+        def patch(self, *arguments: Any, **more: Any) -> Any:
+            if (left := len(met)) < conflicts:
+                met.append(left)
+                raise Conflict("changed")
+            return super().patch(*arguments, **more)
+
+    met: list[int] = []
+    client: Any = Busy()
+    client.create({"apiVersion": "v1", "kind": "Node", **body()})
+    (result,) = taint_leaving(client, [body()], ProviderAnswer(machines=(BACK,)), lambda: True)
+    assert result.trouble == trouble
 
 
 def test_what_is_said_of_a_node_that_is_told() -> None:

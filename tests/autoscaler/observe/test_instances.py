@@ -11,7 +11,7 @@ import pytest
 from longboat.autoscaler.model.backoff import pause_end
 from longboat.autoscaler.model.config import DISTRUST_S, AutoscalerConfig
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
-from longboat.autoscaler.observe.instances import InstanceList, list_instances
+from longboat.autoscaler.observe.instances import InstanceList, NodeInstances, list_instances
 from longboat.autoscaler.observe.observe import observe
 from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, PlacedOrder, failed, reconcile
 from longboat.autoscaler.providers.provider import Description, Instance, MachineRequest, ProviderAnswer, ProviderError
@@ -52,6 +52,26 @@ class Cloud:
 
 def seen(cloud: Cloud, book: OrderBook | None = None, now: float = NOW) -> InstanceList:
     return list_instances({"cloud": cloud, "rack": Cloud()}, CONFIG, book or OrderBook(), now)
+
+
+@pytest.mark.parametrize(
+    ("machine", "own", "is_same"),
+    [
+        ("aws:///us-east-1a/i-2", "aws:///us-east-1a/i-1", False),
+        ("aws:///us-east-1a/i-2", "aws:///us-east-1a/i-2", True),
+        ("aws:///us-east-1a/i-2", "", True),
+        ("m-2", "metal://rack-1", True),
+        ("gce://1234/z/gke-a", "gce://lab/z/gke-a", True),
+    ],
+)
+def test_the_machine_of_a_node_is_no_other_one_that_has_got_its_name(machine: str, own: str, is_same: bool) -> None:
+    """The former one is gone, its Node object not yet: whoever deletes that must not hit the new machine."""
+    known = Instance(id=machine, pool="gpu", node="ip-10-0-0-5")
+    node = {"metadata": {"name": "ip-10-0-0-5"}, "spec": {"providerID": own}}
+    assert NodeInstances(ProviderAnswer(machines=(known,))).of(node) == (known if is_same else None)
+    # One that is not taken for joined is still to come, and nothing else is bought in its place.
+    assert JoinedInstances([("ip-10-0-0-5", own or None)]).has(machine, "ip-10-0-0-5") == is_same
+    assert not JoinedInstances([("other", own or None)]).has("aws:///b/i-9", "ip-10-0-0-5")
 
 
 def test_all_is_well() -> None:

@@ -61,10 +61,12 @@ class SimulatedAks(ArmResources, SimulatedRest):
         self.deployment: Body | None = None
         self.cluster: Body | None = None
         self.claims: list[str] = []
+        self.disks: list[str] = []  # that a person made in the group of the nodes
         self.snapshots: list[str] = []
         self.accounts: list[str] = []  # of file shares
         self.has_nodes = True  # AKS's own group is there
         self.left: list[str] = []
+        self.others: list[Body] = []  # in the cluster's group, made by somebody else
         self.takes_any_name = False
         self.name = "lab"
         self.fails = ""
@@ -117,6 +119,11 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if path == "/subscriptions":
             return {"value": [{"subscriptionId": SUBSCRIPTION, "state": "Enabled"}]}
         if path == f"{ROOT}/resources":
+            if query["$filter"] == f"resourceGroup eq 'longboat-{self.name}'":
+                own = [{**each, "id": path} for path, each in self.resources.items() if path.startswith(GROUP)]
+                own += [{**self.cluster, "id": AKS, "name": "lab"}] if self.cluster else []
+                tracked = [each for each in own if "tags" in each]
+                return {"value": [*tracked, *self.others]}
             if query["$filter"] != f"tagName eq 'longboat-cluster' and tagValue eq '{self.name}'":
                 self.violations.append(str(query))
             return {"value": [{"id": each} for each in self.left]}
@@ -229,7 +236,8 @@ class SimulatedAks(ArmResources, SimulatedRest):
         if path.endswith("/snapshots"):
             return {"value": [{"name": each} for each in self.snapshots]}
         disks = [{"name": name, "tags": {"kubernetes.io-created-for-pvc-name": name}} for name in self.claims]
-        return {"value": [*disks, {"name": "node-disk"}]}
+        disks += [{"name": name} for name in self.disks]
+        return {"value": [*disks, {"name": "node-disk", "properties": {"osType": "Linux"}}]}
 
 
 def _found(body: Body | None) -> Body:

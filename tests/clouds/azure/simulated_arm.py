@@ -72,7 +72,8 @@ class ArmResources(ArmRights):
             properties = {**resource.get("properties", {})}
             if kind == IDENTITIES:
                 properties |= {"principalId": f"principal-of-{names[0]}", "clientId": f"client-of-{names[0]}"}
-            self.resources[path] = {"id": path, "name": names[-1], "properties": properties}
+            tags = {"tags": resource["tags"]} if "tags" in resource else {}
+            self.resources[path] = {"id": path, "name": names[-1], "properties": properties, **tags}
         return path
 
     def _reference(self, path: str) -> Body:

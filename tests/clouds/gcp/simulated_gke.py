@@ -25,6 +25,7 @@ class SimulatedGke(SimulatedStored, SimulatedGoogle):
         self.fails = ""  # the next operation does, with these words
         self.keeps_node_disks = False
         self.elsewhere: list[Body] = []  # clusters of other places
+        self.missing: list[str] = []  # zones that do not answer
 
     def answer(
         self, method: str, path: str, query: dict[str, str], body: Body | None, headers: Any
@@ -41,7 +42,8 @@ class SimulatedGke(SimulatedStored, SimulatedGoogle):
             return 200, self._look(path.rpartition("/")[2]), {}
         if path == f"/v1/projects/{PROJECT}/locations/-/clusters":
             here = [{**self.cluster, "location": REGION, "id": "0123abcd" + "0" * 32}] if self.cluster else []
-            return 200, {"clusters": [*here, *self.elsewhere]}, {}
+            missing = {"missingZones": self.missing} if self.missing else {}
+            return 200, {"clusters": [*here, *self.elsewhere], **missing}, {}
         if path.startswith(f"{PLACE}/clusters"):
             return 200, self._clusters(method, path.removeprefix(f"{PLACE}/clusters"), body or {}), {}
         base = f"/compute/v1/projects/{PROJECT}"

@@ -21,6 +21,7 @@ class SimulatedStored:
         }
         """Kind -> place and name -> body; `instances` are of Filestore."""
         self.has_filestore = True
+        self.unreachable: list[str] = []  # places whose Filestore does not answer
 
     def keep(self, kind: str, name: str, place: str = "global", **more: Any) -> None:
         self.kept[kind][place, name] = {"name": name, **more}
@@ -50,7 +51,8 @@ class SimulatedStored:
                 error = {"code": 403, "message": words, "status": "PERMISSION_DENIED", "details": details}
                 raise SimulatedRefusal(403, error)
             page, more = _page([*self.kept["instances"].values()], query)
-            return {"instances": page, **more}
+            silent = [f"projects/{PROJECT}/locations/{place}" for place in self.unreachable]
+            return {"instances": page, **more, **({"unreachable": silent} if silent else {})}
         pattern = rf"(?:{BASE}|/v1/projects/{PROJECT})/((?:zones|regions|locations)/[^/]+|global)/(\w+)/([^/]+)"
         if (match := re.fullmatch(pattern, path)) and method == "DELETE" and match[2] in self.kept:
             if self.kept[match[2]].pop((match[1], match[3]), None) is None:

@@ -5,6 +5,7 @@ of clouds do.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from longboat.clusters.cloud import load_balancers
 from longboat.clusters.cloud.load_balancers import give_back
 from longboat.core.errors import EngineError
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import SERVICE
+from longboat.kubeapi.kinds import SERVICE, Kind
 from testbed.clusters import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -52,6 +53,26 @@ def test_the_cloud_is_waited_for_and_other_services_stay(client: Client, namespa
     assert said == [f"longboat: the load balancer of the Service {namespace}/web is given back"]
     assert client.find(SERVICE, "web") is None and client.find(SERVICE, "inside") is not None
     assert give_back(client, said.append) == 0
+
+
+def test_one_that_is_made_anew_is_not_the_one_that_was_given_back(
+    client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller of GitOps does that at once; its cluster could not be taken down."""
+    whole = client.list
+
+    def at_work(kind: Kind, **fields: Any) -> Any:
+        web = client.find(SERVICE, "web")
+        if web is not None and web["metadata"].get("deletionTimestamp"):
+            release(client)
+            meta = {"name": "web", "namespace": namespace}
+            spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+            client.create({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
+        return whole(kind, **fields)
+
+    monkeypatch.setattr(client, "list", at_work)
+    assert give_back(client, lambda _: None, timeout_s=5.0) == 1
+    assert client.find(SERVICE, "web") is not None
 
 
 def test_one_that_stays_is_named(client: Client, namespace: str) -> None:

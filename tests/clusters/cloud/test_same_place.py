@@ -22,7 +22,10 @@ from tests.clusters.cloud.gcp.conftest import google as simulated_google
 
 __all__ = ["simulated_azure", "simulated_google"]
 Text = pytest.CaptureFixture[str]
-COMMANDS = (["status"], ["up", "--dry-run"], ["up"], ["down", "--yes"], ["down", "--yes", "--purge-data"])
+COMMANDS = (
+    *(["status"], ["up", "--dry-run"], ["up"], ["down", "--yes"], ["down", "--yes", "--purge-data"]),
+    *(["kubeconfig"], ["kubeconfig", "--print"]),
+)
 
 
 def read(folder: Path, text: str) -> ClusterSpec:
@@ -40,6 +43,12 @@ def test_the_first_time_the_account_is_written_down(home: Path, tmp_path: Path) 
     known = load_spec("lab", Home())
     assert known is not None and known.cloud is not None and known.cloud.account == "111"
     assert check_same_place(read(tmp_path, AWS), "111", Home()) == spec
+
+
+def test_a_subscription_is_the_same_in_capitals(home: Path, tmp_path: Path) -> None:
+    text = "name: lab\nkind: azure\nregion: westeurope\npools: [{name: a, type: Standard_D4s_v5}]\n"
+    save_spec(check_same_place(read(tmp_path, text), "0a1b-ff", Home()), Home())
+    assert check_same_place(read(tmp_path, text), "0A1B-FF", Home()).cloud is not None
 
 
 @pytest.mark.parametrize(

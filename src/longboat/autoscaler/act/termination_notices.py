@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from longboat.autoscaler.model.plan import ActionKind, ScalingAction
@@ -28,6 +29,7 @@ STAYS_S = 300.0
 """A machine that runs so long after its notice is not taken back: AWS waits for two minutes, the others for less. Right
 before its end a cloud may say for a moment that it runs, and no more that it goes.
 """
+ATTEMPTS = 3  # of a change that meets a kubelet's report: a notice may be of half a minute, a turn of ten seconds
 _OURS = re.compile(r"[0-9]{9,11}")
 """The value of our taint: when it was set, in seconds since 1970."""
 
@@ -83,7 +85,7 @@ def taint_leaving(
             break
         action = _action(change)
         try:
-            if _change_taint(client, change):
+            if _changed(client, change):
                 results.append(ActionResult(action=action, trouble=""))
         except (Unreachable, LeaseExpired):
             raise
@@ -103,10 +105,20 @@ def _action(change: TaintChange) -> ScalingAction:
     return ScalingAction(kind=kind, node=change.node, pool=machine.pool, machine=machine.id, reason=reason)
 
 
+def _changed(client: Client, change: TaintChange) -> bool:
+    """Whether the node has the taint, or has lost it, by this; read and decided anew after a conflict."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(Conflict):
+            return _change_taint(client, change)
+    return _change_taint(client, change)
+
+
 def _change_taint(client: Client, change: TaintChange) -> bool:
     """At the version that is read, since the list of taints is written as a whole; False: nothing is to be done."""
     body = client.find(NODE, change.node)
-    if body is None or (_is_tainted(body) if change.is_leaving else not _is_outlived(body, client.now())):
+    if body is None or NodeInstances(ProviderAnswer(machines=(change.machine,))).of(body) is None:
+        return False  # gone, or made anew for another machine
+    if _is_tainted(body) if change.is_leaving else not _is_outlived(body, client.now()):
         return False
     taints = [taint for taint in body["spec"].get("taints") or () if not _is_ours(taint)]
     version = {"resourceVersion": body["metadata"]["resourceVersion"]}

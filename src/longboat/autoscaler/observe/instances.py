@@ -16,7 +16,7 @@ from longboat.autoscaler.model.backoff import closed, pause_end, paused
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Pool, ProviderFailure
 from longboat.autoscaler.observe.from_objects import Body
-from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed
+from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed, is_another
 from longboat.autoscaler.providers.provider import Instance, Provider, ProviderAnswer, ProviderError, Refusal
 from longboat.core.jobs import Value
 from longboat.core.times import format_time
@@ -39,8 +39,8 @@ FEW = 2
 class NodeInstances:
     """Which machine is behind a node: that of its providerID, else of its name.
 
-    A cloud gives the address of a machine that still ends to a new one, and the name of a node with it: by the name
-    alone the one would be taken for the other.
+    A cloud gives the address of a machine that ends, or is gone, to a new one, and the name of a node with it: by the
+    name alone the one would be taken for the other.
     """
 
     def __init__(self, seen: ProviderAnswer) -> None:
@@ -51,7 +51,9 @@ class NodeInstances:
     def of(self, body: Body) -> Instance | None:
         """None: the provider has no such machine."""
         name, own = body["metadata"]["name"], (body.get("spec") or {}).get("providerID") or ""
-        return self._by_id.get(own) or self._by_id.get(name) or self._by_node.get(own) or self._by_node.get(name)
+        same = self._by_id.get(own) or self._by_id.get(name) or self._by_node.get(own)
+        named = self._by_node.get(name)
+        return same or (named if named is not None and not is_another(named.id, own) else None)
 
 
 def list_instances(

@@ -150,19 +150,27 @@ class OrderStore:
         return []
 
 
+def is_another(machine: str, own: str) -> bool:
+    """Whether two ids of one cloud are of two machines. Only their ends are compared: accounts and places are not
+    written alike everywhere.
+    """
+    (scheme, mark, place), (other, _, other_place) = machine.partition("://"), own.partition("://")
+    return bool(mark) and scheme == other and place.rpartition("/")[2] != other_place.rpartition("/")[2]
+
+
 class JoinedInstances:
-    """Which machines are nodes already: by providerID, by name, or by the name that the provider knows."""
+    """Which machines are nodes already: by providerID, by name, or by the name that the provider knows, unless the node
+    of this name is a former machine's.
+    """
 
     def __init__(self, nodes: Iterable[tuple[str, str | None]]) -> None:
-        self._names: set[str] = set()
-        self._ids: set[str] = set()
-        for name, machine in nodes:
-            self._names.add(name)
-            if machine:
-                self._ids.add(machine)
+        self._machines = {name: machine or "" for name, machine in nodes}
+        self._ids = {machine for machine in self._machines.values() if machine}
 
     def has(self, machine: str, node: str | None = None) -> bool:
-        return machine in self._ids or machine in self._names or (node is not None and node in self._names)
+        if machine in self._ids or machine in self._machines:
+            return True
+        return node in self._machines and not is_another(machine, self._machines[node])
 
 
 def reconcile(

@@ -172,7 +172,7 @@ def take_lost_out(session: ClusterSession, forget: Sequence[str]) -> ClusterSess
 
 def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...], *, is_apart: bool = False) -> int:
     """`is_apart`: the cluster that is kept here under this name goes on without these hosts."""
-    from longboat.clusters.kubeconfig_file import drop_context
+    from longboat.clusters.kubeconfig_file import leave_context
 
     spec = session.spec
     for line in failure_lines(result.failures, session.logs):
@@ -202,7 +202,7 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...],
     if is_apart:
         say(f"longboat: nothing of {spec.name} is left on {counted(len(session.facts), 'host')}")
         return 0
-    drop_context(spec.name, os.environ)
+    leave_context(spec.name, os.environ, lambda text: say(clean(text)))
     forget_spec(spec.name, session.home)
     say(f"longboat: {gone_words(session, result)}")
     return 0

@@ -90,10 +90,11 @@ class GoogleSession:
         for answer in _pages(lambda token: self.compute("GET", path, query=token)):
             yield from (answer.get("items") or {}).items()
 
-    def file_instances(self, path: str) -> Iterator[Body]:
-        """All instances of Filestore. Raises RestFault."""
-        for answer in _pages(lambda token: self.files("GET", path, token)):
-            yield from answer.get("instances") or ()
+    def file_instances(self, path: str) -> tuple[list[Body], list[str]]:
+        """All instances of Filestore, and places that did not answer. Raises RestFault."""
+        answers = [*_pages(lambda token: self.files("GET", path, token))]
+        silent = {str(place).rpartition("/")[2] for answer in answers for place in answer.get("unreachable") or ()}
+        return [body for answer in answers for body in answer.get("instances") or ()], sorted(silent)
 
     def _bearer(self) -> str:
         try:

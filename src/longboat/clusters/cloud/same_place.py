@@ -36,7 +36,7 @@ def _compare(spec: ClusterSpec, account: str, known: ClusterSpec, *, file: str) 
     if former is None or known.kind != spec.kind:
         hint = f"longboat cluster down {spec.name} takes that one down; another name makes another cluster"
         raise Refused(f"a cluster {spec.name} of the kind {known.kind} was made from here", hint=hint)
-    if former.account not in ("", account):
+    if former.account and former.account.lower() != account.lower():  # Azure takes ids in either case
         word = ACCOUNTS[spec.kind]
         message = f"{spec.name} was made in the {word} {former.account}, and these credentials are of {account}"
         raise Refused(message, hint=f"{_CHOICE[spec.kind]}; where the {word} is gone for good, remove {file}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from longboat.clouds.aws.session import AwsSession
 from longboat.clouds.machine_types import shipped_table
 from longboat.clusters.cloud.aws.observe import see_use
 from longboat.clusters.cloud.aws.preflight import (
@@ -64,8 +65,8 @@ def test_versions() -> None:
 def test_quotas_are_counted_in_cpus_by_family() -> None:
     table = shipped_table("aws")
     pools = (CPU, GPU, CloudPool(name="p", type="p5.48xlarge", spot=True))
-    codes = [quota_of(pool.type, spot=pool.spot)[0] for pool in pools]
-    assert codes == ["L-1216C47A", "L-DB2E81BA", "L-C4BD4855"]
+    known = [quota_of(pool.type, spot=pool.spot) for pool in pools]
+    assert [quota[0] for quota in known if quota] == ["L-1216C47A", "L-DB2E81BA", "L-C4BD4855"]
     assert quota_problems(spec(CPU, GPU), table, {}, {}) == ([], [])
     now, later = quota_problems(spec(CPU, GPU), table, {"L-DB2E81BA": 8.0, "L-1216C47A": 2.0}, {})
     assert now == ["quota L-DB2E81BA (Running On-Demand G and VT instances): 8 CPUs are allowed, 16 are needed"]
@@ -82,6 +83,39 @@ def test_what_runs_already_counts_towards_a_quota() -> None:
     none = CloudPool(name="gpu", type="g5.xlarge", count=0, min=0, max=1, gpus=1)
     now, later = quota_problems(spec(none), table, quotas, {"L-DB2E81BA": 404.0})
     assert now == [] and "404 are in use, 4 are needed" in later[0]
+
+
+class Ec2(AwsSession):
+    """One answer of AWS: moto has no capacity blocks, no hosts of one's own."""
+
+    machines: ClassVar[list[dict[str, Any]]] = []
+
+    def ask(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        assert (service, operation) == ("ec2", "describe_instances")
+        return {"Reservations": [{"Instances": self.machines}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "code"),
+    [
+        ("m7i.large", {}, "L-1216C47A"),
+        ("i4i.large", {"Placement": {"Tenancy": "default"}}, "L-1216C47A"),
+        ("vt1.3xlarge", {}, "L-DB2E81BA"),
+        ("p5.48xlarge", {"InstanceLifecycle": "spot"}, "L-C4BD4855"),
+        ("p5.48xlarge", {"InstanceLifecycle": "capacity-block"}, None),
+        ("g5.xlarge", {"Placement": {"Tenancy": "host"}}, None),
+        ("trn1.32xlarge", {}, None),
+        ("inf2.48xlarge", {}, None),
+        ("hpc7a.96xlarge", {"InstanceLifecycle": "spot"}, None),
+        ("u-6tb1.metal", {}, None),
+    ],
+)
+def test_machines_with_a_quota_of_their_own_count_towards_no_other(
+    kind: str, more: dict[str, Any], code: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"InstanceType": kind, "CpuOptions": {"CoreCount": 64, "ThreadsPerCore": 2}, **more}
+    monkeypatch.setattr(Ec2, "machines", [body])
+    assert see_use(Ec2("us-east-1"), shipped_table("aws")) == ({code: 128.0} if code else {})
 
 
 def test_machines_of_the_account_are_counted(moto: MotoCluster) -> None:

@@ -39,6 +39,9 @@ tags: {{team: vision}}
 """
 
 
+LISTED = "LoadBalancers"
+
+
 def write(name: str, *changes: tuple[str, str]) -> None:
     text = FILE.format(name=name)
     for before, after in changes:
@@ -213,6 +216,21 @@ def test_two_at_once_make_one_cluster(aws: AwsSession, capfd: pytest.CaptureFixt
     assert say(capfd, "down", "--yes", "--purge-data")[0] == 0
 
 
+def test_who_comes_second_gets_what_his_file_says(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
+    """The other one's request, of another file, comes between the look and his own."""
+    mine = work("second", aws)
+    plan = mine.plan(shipped_table("aws"), print)
+    write("second", ("count: 1, max: 3", "count: 1, max: 2"))
+    theirs = AwsUp("second", read_cluster("cluster.yaml").cloud or mine.spec, aws)
+    other = theirs.plan(shipped_table("aws"), print)
+    assert other.parameters != plan.parameters
+    assert theirs.stack.deploy("create_stack", other.template, other.parameters, {}) == "begun"
+    assert mine.apply(plan, lambda _: None)
+    _, cluster = mine.result()
+    assert {group.pool: group.max for group in cluster.groups} == {"cpu": 3, "gpu": 4}
+    assert say(capfd, "down", "--yes", "--purge-data")[0] == 0
+
+
 def test_a_stack_that_cannot_be_made(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
     write("broken", ("storage: efs", "storage: {efs: fs-0a1b2c3d}"))
     code, text = say(capfd, "up")
@@ -247,6 +265,29 @@ def test_names_that_are_taken(aws: AwsSession, capfd: pytest.CaptureFixture[str]
     code, text = say(capfd, "down", "--yes", "--purge-data")
     assert aws.call("ec2", "describe_volumes", VolumeIds=[claim])["Volumes"]
     assert code == 203 and "the cluster theirs in EKS was not made by Longboat" in text
+
+
+def test_a_cluster_of_others_has_got_the_name_of_a_stack_that_failed(
+    aws: AwsSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write("later")
+    body = "Resources: {Gate: {Type: 'AWS::EC2::InternetGateway'}}"
+    tags = [{"Key": "longboat.dev/cluster", "Value": "later"}]
+    aws.call("cloudformation", "create_stack", StackName="longboat-later", TemplateBody=body, Tags=tags)
+    subnets = [each["SubnetId"] for each in aws.call("ec2", "describe_subnets")["Subnets"]][:2]
+    role = "arn:aws:iam::000000000000:role/x"
+    aws.call("eks", "create_cluster", name="later", roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+    own = [{"Key": "kubernetes.io/cluster/later", "Value": "owned"}]
+    aws.call("elbv2", "create_load_balancer", Name="theirs", Subnets=subnets, Tags=own)
+    claim = [{"ResourceType": "volume", "Tags": own}]
+    volume = aws.call("ec2", "create_volume", AvailabilityZone="us-east-1a", Size=1, TagSpecifications=claim)
+    code, text = say(capfd, "down", "--yes", "--purge-data")
+    assert "theirs" in [each["LoadBalancerName"] for each in aws.pages("elbv2", "describe_load_balancers", LISTED)]
+    assert aws.call("ec2", "describe_volumes", VolumeIds=[volume["VolumeId"]])["Volumes"]
+    assert code == 203 and "the cluster later in EKS was not made by Longboat" in text
+    assert "aws cloudformation delete-stack --stack-name longboat-later" in text
+    aws.call("eks", "delete_cluster", name="later")
+    assert say(capfd, "down", "--yes", "--purge-data")[0] == 0 and ClusterStack(aws, "later").look() is None
 
 
 def test_a_context_that_is_taken(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:

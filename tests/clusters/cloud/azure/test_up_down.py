@@ -9,8 +9,11 @@ import pytest
 import yaml
 
 from longboat.cli.main import enter
+from longboat.clouds.rest import Body
 from longboat.clusters.cloud.azure import resource_group
+from longboat.clusters.spec_store import load_spec
 from longboat.core.errors import EngineError
+from longboat.engines.shared.home import Home
 from tests.clouds.azure.simulated_aks import SimulatedAks
 from tests.clouds.simulated_rest import stumbling
 
@@ -116,28 +119,61 @@ def test_a_group_that_is_going_already_is_followed(
     assert say(capfd, "down", "lab", "--yes")[0] == 0 and azure.group is None
 
 
-def test_two_at_once_follow_the_same_deployment(
+def test_who_comes_second_follows_and_gets_what_his_file_says(
     azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one's request comes between the look and the deployment."""
+    """The other one's request, of another file, comes between the look and the deployment."""
     real = resource_group.ClusterGroup.deploy
+    answers: list[bool] = []
 
-    def twice(group: resource_group.ClusterGroup, *arguments: object) -> None:
-        real(group, *arguments)
-        real(group, *arguments)
+    def second(
+        group: resource_group.ClusterGroup, template: Body, values: Body, region: str, tags: dict[str, str]
+    ) -> bool:
+        if not answers:
+            assert real(group, template, {**values, "systemCount": 1}, region, tags)
+        answers.append(real(group, template, values, region, tags))
+        return answers[-1]
 
-    monkeypatch.setattr(resource_group.ClusterGroup, "deploy", twice)
-    assert say(capfd, "up")[0] == 0 and azure.deployed == 1
+    monkeypatch.setattr(resource_group.ClusterGroup, "deploy", second)
+    assert say(capfd, "up")[0] == 0 and answers == [False, True] and azure.deployed == 2
+    assert azure.cluster is not None
+    assert azure.cluster["properties"]["agentPoolProfiles"][0]["count"] == 2
 
 
 def test_what_claims_store_would_be_lost(azure: SimulatedAks, capfd: Text) -> None:
     assert say(capfd, "up")[0] == 0
-    azure.claims, azure.snapshots, azure.accounts = ["pvc-1"], ["snapshot-1"], ["f0a1"]
+    azure.claims, azure.snapshots, azure.accounts, azure.disks = ["pvc-1"], ["snapshot-1"], ["f0a1"], ["by-hand"]
     code, words = say(capfd, "down", "lab", "--yes")
-    stored = "pvc-1, snapshot snapshot-1, file shares in f0a1"
+    stored = "by-hand, pvc-1, snapshot snapshot-1, file shares in f0a1"
     assert code == 203 and f"AKS deletes what claims store with the cluster: {stored}" in words
     assert azure.group is not None
     assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0
+
+
+def test_a_context_of_another_tool_does_not_hold_up_down(azure: SimulatedAks, capfd: Text) -> None:
+    """`az aks get-credentials` calls its context like the cluster, and overwrites ours when asked."""
+    assert say(capfd, "up")[0] == 0
+    body = yaml.safe_load(Path("kubeconfig").read_text())
+    for context in body["contexts"]:
+        del context["context"]["extensions"]
+    Path("kubeconfig").write_text(yaml.safe_dump(body))
+    code, words = say(capfd, "down", "lab", "--yes")
+    assert code == 0 and azure.group is None and "lab is gone; nothing with its tag is left" in words
+    assert "warning: the context lab stays in the kubeconfig: the context lab was not made by Longboat" in words
+    assert "hint: kubectl config delete-context lab" in words and load_spec("lab", Home()) is None
+    assert yaml.safe_load(Path("kubeconfig").read_text()) == body
+
+
+def test_what_others_put_into_the_group_would_go_with_it(azure: SimulatedAks, capfd: Text) -> None:
+    assert say(capfd, "up")[0] == 0
+    tags = {"longboat-cluster": "lab-2"}
+    azure.others = [{"id": "x", "name": "datasets", "type": "Microsoft.Storage/storageAccounts", "tags": tags}]
+    code, words = say(capfd, "down", "lab", "--yes")
+    stored = "datasets (Storage/storageAccounts)"
+    assert code == 203 and f"longboat-lab goes with what others have put into it: {stored}" in words
+    assert azure.group is not None and azure.cluster is not None
+    azure.cluster["tags"] = {"team": "vision"}  # a policy of theirs has taken ours away
+    assert say(capfd, "down", "lab", "--yes", "--purge-data")[0] == 0 and azure.group is None
 
 
 def test_down_goes_on_where_the_group_of_the_nodes_is_gone_already(azure: SimulatedAks, capfd: Text) -> None:

@@ -5,12 +5,16 @@ Names and labels of the things are those that GKE and its drivers give by their 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from longboat.cli.main import enter
+from longboat.clusters.addons.addon import PoolsText
 from tests.clouds.gcp.simulated_gke import SimulatedGke
 from tests.clouds.gcp.simulated_google import PROJECT, REGION
 from tests.clouds.gcp.simulated_stored import ZONE
+from tests.clusters.cloud.conftest import GKE_ACCOUNT
 
 pytestmark = pytest.mark.clouds
 Text = pytest.CaptureFixture[str]
@@ -104,6 +108,30 @@ def test_a_project_without_filestore(google: SimulatedGke, capfd: Text) -> None:
     google.has_filestore = False
     assert enter(["cluster", "up"]) == 0
     assert enter(["cluster", "down", "lab", "--yes"]) == 0
+
+
+def test_what_google_cannot_list_now_is_not_taken_for_gone(google: SimulatedGke, capfd: Text) -> None:
+    assert enter(["cluster", "up"]) == 0
+    google.unreachable = ["europe-west4-a", f"{REGION}-b"]
+    capfd.readouterr()
+    assert enter(["cluster", "down", "lab", "--yes", "--purge-data"]) == 205 and google.cluster is not None
+    assert f"Filestore does not answer for {REGION}-b: what is there is not known" in capfd.readouterr().err
+    google.unreachable = ["europe-west4-a"]
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0, capfd.readouterr().err
+
+
+def test_rights_that_a_cluster_elsewhere_may_share_stay_while_its_place_does_not_answer(
+    google: SimulatedGke, capfd: Text, installed: list[PoolsText]
+) -> None:
+    path = Path("cluster.yaml")
+    path.write_text(path.read_text().replace("addons: []", "addons: [autoscaler]\nimage: registry.example.org/lb:1"))
+    assert enter(["cluster", "up"]) == 0
+    google.missing = ["europe-west4-a"]
+    capfd.readouterr()
+    assert enter(["cluster", "down", "lab", "--yes"]) == 205 and google.rights_of(PROJECT, GKE_ACCOUNT)
+    assert "GKE does not answer for europe-west4-a" in capfd.readouterr().err
+    google.missing = []
+    assert enter(["cluster", "down", "lab", "--yes"]) == 0, capfd.readouterr().err
 
 
 def test_what_is_another_ones_stays_whatever_it_is_called(google: SimulatedGke, capfd: Text) -> None:

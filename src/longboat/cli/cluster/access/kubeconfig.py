@@ -12,6 +12,7 @@ import click
 from longboat.cli.cluster.session import login_options
 from longboat.cli.cluster.target import chosen_name, spec_of, target_options
 from longboat.cli.output.terminal import say
+from longboat.clusters.spec import ClusterSpec
 from longboat.core.errors import NotFound, UsageError
 
 
@@ -68,19 +69,35 @@ def from_host(accept_new_host_keys: bool) -> tuple[str, str]:
 
     spec = spec_of()
     if spec.cloud is not None:
-        if spec.kind == "azure":
-            from longboat.clusters.cloud.azure.credentials import kubeconfig_of, open_group
-
-            return spec.name, kubeconfig_of(spec.name, open_group(spec.name))
-        if spec.kind == "gcp":
-            from longboat.clusters.cloud.gcp.credentials import read_kubeconfig as read_google
-
-            return spec.name, read_google(spec.name, spec.cloud.region)
-        from longboat.clusters.cloud.aws.credentials import read_kubeconfig
-
-        return spec.name, read_kubeconfig(spec.name, spec.cloud.region)
+        return spec.name, from_cloud(spec, spec.cloud.region)
     settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=ask_password)
     return spec.name, read_admin_kubeconfig(spec, settings)
+
+
+def from_cloud(spec: ClusterSpec, region: str) -> str:
+    """Where it was made: another account may have a cluster of this name, which the context would lead to then."""
+    from longboat.clusters.cloud.same_place import check_same_place
+    from longboat.engines.shared.home import Home
+
+    if spec.kind == "azure":
+        from longboat.clusters.cloud.azure.credentials import kubeconfig_of, open_group
+
+        group = open_group(spec.name)
+        check_same_place(spec, group.subscription, Home())
+        return kubeconfig_of(spec.name, group)
+    if spec.kind == "gcp":
+        from longboat.cli.cluster.cloud.gcp import open_cluster
+        from longboat.clusters.cloud.gcp.credentials import read_kubeconfig as read_google
+
+        cluster = open_cluster(spec)
+        check_same_place(spec, cluster.project, Home())
+        return read_google(cluster)
+    from longboat.clouds.aws.session import AwsSession
+    from longboat.clusters.cloud.aws.credentials import read_kubeconfig
+
+    session = AwsSession(region)
+    check_same_place(spec, session.account(), Home())
+    return read_kubeconfig(spec.name, session)
 
 
 def read_text(source: str) -> str:

@@ -22,7 +22,7 @@ from longboat.clusters.cloud.azure.template import CLUSTER_TAG
 from longboat.clusters.cloud.azure.up import AzureUp
 from longboat.clusters.cloud.same_place import check_same_place
 from longboat.clusters.cloud.spec import CloudSpec
-from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
+from longboat.clusters.kubeconfig_file import check_name, leave_context, put_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, save_spec
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError
@@ -113,18 +113,17 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
         )
     node_group = view.node_group if view else ""
     data = group.claim_data(node_group) if node_group else []
-    if data and not purges:
-        raise Refused(
-            f"AKS deletes what claims store with the cluster: {clean(listing(data, MOST_SHOWN))}",
-            hint="copy what is needed elsewhere, then --purge-data",
-        )
+    others = group.of_others() if there is not None else []
+    if not purges:
+        refuse_losses(group, data, others)
+    data += others
     if not yes:
         lost = f", and DELETE {clean(listing(data, MOST_SHOWN))} with what users stored" if data else ""
         click.confirm(f"take down {spec.name} on Azure, and all that runs there{lost}?", abort=True, err=True)
     group.rights().remove()
     if there is not None:
         group.delete(ResourceTable(output).listen)
-    drop_context(spec.name, os.environ)
+    leave_context(spec.name, os.environ, lambda text: say(clean(text)))
     left = group.leftovers(node_group)
     if left:
         raise EngineError(
@@ -135,3 +134,18 @@ def down_azure(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
     word = "is gone" if there is not None else f"is not there, in the subscription {group.subscription}"
     say(f"longboat: {spec.name} {word}; nothing with its tag is left")
     return 0
+
+
+def refuse_losses(group: ClusterGroup, data: list[str], others: list[str]) -> None:
+    """What goes with the group, whoever made it."""
+    if data:
+        raise Refused(
+            f"AKS deletes what claims store with the cluster: {clean(listing(data, MOST_SHOWN))}",
+            hint="copy what is needed elsewhere, then --purge-data",
+        )
+    if others:
+        names = clean(listing(others, MOST_SHOWN))
+        raise Refused(
+            f"the resource group {group.name} goes with what others have put into it: {names}",
+            hint="az resource move brings it elsewhere; --purge-data deletes it too",
+        )

@@ -13,7 +13,7 @@ from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clouds.aws.session import AwsSession
 from longboat.clusters.cloud.aws.down import AwsDown, StoredData
 from longboat.clusters.cloud.same_place import check_same_place
-from longboat.clusters.kubeconfig_file import drop_context
+from longboat.clusters.kubeconfig_file import leave_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec
 from longboat.core.errors import EngineError, UsageError
@@ -37,7 +37,7 @@ def down_cloud(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> in
         confirm(spec, data, purges=purges)
     left = work.run(ResourceTable(output).listen, purged=data if purges else StoredData())
     kept = () if purges else data.names
-    drop_context(spec.name, os.environ)
+    leave_context(spec.name, os.environ, lambda text: say(clean(text)))
     if kept:
         say(f"longboat: kept, with what users stored, and paid for: {clean(listing(kept, MOST_SHOWN))}")
         say("hint: the same command with --purge-data deletes it; storage: {efs: fs-...} uses a file system again")

@@ -24,7 +24,7 @@ from longboat.clusters.cloud.gcp.gke import GkeCluster
 from longboat.clusters.cloud.gcp.leftovers import GoogleLeftover
 from longboat.clusters.cloud.gcp.up import GcpUp
 from longboat.clusters.cloud.same_place import check_same_place
-from longboat.clusters.kubeconfig_file import check_name, drop_context, put_context
+from longboat.clusters.kubeconfig_file import check_name, leave_context, put_context
 from longboat.clusters.spec import ClusterSpec
 from longboat.clusters.spec_store import forget_spec, save_spec
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError
@@ -133,12 +133,14 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     if view is not None and view.status == "RUNNING":
         free_load_balancers(spec.name, view)
     has_rights = cloud_of(spec).autoscaler or (view is not None and view.workload_pool)
-    if has_rights and not leftovers.namesakes():  # theirs is the same role; our account goes with the cluster
+    if has_rights and not leftovers.namesakes(
+        surely=True
+    ):  # theirs is the same role; our account goes with the cluster
         cluster.rights().take_back()
     remove(cluster, output)
     for each in data if purges else ():
         leftovers.delete(each)
-    drop_context(spec.name, os.environ)
+    leave_context(spec.name, os.environ, lambda text: say(clean(text)))
     there = leftovers.settle(lambda each: each.is_data and not purges)
     kept = () if purges else tuple(each for each in there if each.is_data)
     tell_leftovers(spec, cluster.project, there, kept)

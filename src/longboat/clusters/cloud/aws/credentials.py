@@ -42,12 +42,12 @@ def kubeconfig_of(name: str, region: str, cluster: ClusterView) -> str:
     return yaml.safe_dump(body, sort_keys=False)
 
 
-def read_kubeconfig(name: str, region: str) -> str:
+def read_kubeconfig(name: str, session: AwsSession) -> str:
     """The kubeconfig of a cluster that EKS has. Raises NotFound."""
-    cluster = see_cluster(AwsSession(region), name)
+    cluster = see_cluster(session, name)
     if cluster is None:
-        raise NotFound(f"EKS has no cluster {name} in {region}", hint="longboat cluster up makes it")
-    return kubeconfig_of(name, region, cluster)
+        raise NotFound(f"EKS has no cluster {name} in {session.region}", hint="longboat cluster up makes it")
+    return kubeconfig_of(name, session.region, cluster)
 
 
 def _program() -> list[str]:

@@ -38,12 +38,17 @@ class AwsDown:
         self.stack = ClusterStack(session, name)
 
     def data(self) -> StoredData:
-        """Data that would stay, or go with `purge`. Raises Refused for a stack or a cluster of somebody else."""
+        """Data that would stay, or go with `purge`. Raises Refused for a stack or a cluster of somebody else: what is
+        known as the cluster's by its name alone, load balancers and disks of claims, is that cluster's.
+        """
         view = self.stack.look()
         if view is not None and view.cluster != self.name:
             raise Refused(f"the stack {view.id} was not made for the cluster {self.name}", hint="it is left alone")
-        if view is None and is_of_others(self.session, self.name):
-            raise Refused(f"the cluster {self.name} in EKS was not made by Longboat", hint="it is left alone")
+        if is_of_others(self.session, self.name):
+            hint = "it is left alone"
+            if view is not None:  # of an `up` that failed, before somebody else took the name
+                hint += f"; aws cloudformation delete-stack --stack-name {self.stack.name} removes the stack alone"
+            raise Refused(f"the cluster {self.name} in EKS was not made by Longboat", hint=hint)
         systems = tuple(
             each.id.partition("/")[2] for each in see_leftovers(self.session, self.name) if each.kind == _FILES
         )

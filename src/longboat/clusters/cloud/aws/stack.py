@@ -12,6 +12,8 @@ from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 
 ResourceState = Literal["started", "done", "failed", "kept"]
+Outcome = Literal["begun", "nothing", "taken"]
+"""Of a request for the stack. `nothing`: it is so already; `taken`: another `up` was quicker, maybe of another file."""
 
 _STACK = "AWS::CloudFormation::Stack"
 _LOOKS_S = (0.5, 1.0, 2.0, 4.0)
@@ -80,8 +82,8 @@ class ClusterStack:
             return ""
         return body if isinstance(body, str) else ""
 
-    def deploy(self, operation: str, template: str, parameters: Mapping[str, str], tags: Mapping[str, str]) -> bool:
-        """Create or update the stack. False: there was nothing to update."""
+    def deploy(self, operation: str, template: str, parameters: Mapping[str, str], tags: Mapping[str, str]) -> Outcome:
+        """Create or update the stack."""
         arguments: dict[str, Any] = {
             "StackName": self.name,
             "TemplateBody": template,
@@ -93,11 +95,11 @@ class ClusterStack:
             self._session.call("cloudformation", operation, **arguments)
         except EngineError as error:
             if "No updates are to be performed" in error.message:
-                return False
-            if "AlreadyExists" in error.message:  # another `up` was quicker: both follow the same stack
-                return True
+                return "nothing"
+            if "AlreadyExists" in error.message:
+                return "taken"
             raise
-        return True
+        return "begun"
 
     def delete(self, stack: str) -> None:
         self._session.call("cloudformation", "delete_stack", StackName=stack)

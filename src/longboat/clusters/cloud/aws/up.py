@@ -98,15 +98,15 @@ class AwsUp:
 
     def apply(self, plan: UpPlan, listen: Listen) -> bool:
         """Deploy and follow. False: there was nothing to change. Raises EngineError with what failed first."""
-        if plan.operation != "follow":
-            changed = self.stack.deploy(plan.operation, plan.template, plan.parameters, dict(self.spec.tags))
-            if not changed:
+        is_own = plan.operation != "follow"
+        if is_own:
+            outcome = self.stack.deploy(plan.operation, plan.template, plan.parameters, dict(self.spec.tags))
+            if outcome == "nothing":
                 return False
+            is_own = outcome == "begun"
         view = self._follow(listen)
-        if plan.operation == "follow" and self.stack.template().strip() != plan.template.strip():
-            # What was in progress was of another file: now this one's turn.
-            return self.apply(self.again(view, plan), listen) or True
-        return True
+        # What was in progress may be of another file: now this one's turn.
+        return is_own or self.apply(self.again(view, plan), listen) or True
 
     def again(self, view: StackView, plan: UpPlan) -> UpPlan:
         cluster = see_cluster(self.session, self.name)

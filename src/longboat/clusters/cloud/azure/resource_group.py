@@ -84,8 +84,8 @@ class ClusterGroup:
         body = self._find(self._aks, CLUSTERS)
         return None if body is None else read_aks(body)
 
-    def deploy(self, template: Body, parameters: Mapping[str, Any], region: str, tags: Mapping[str, str]) -> None:
-        """Begin; who comes second follows the same deployment. `tags`: of the group."""
+    def deploy(self, template: Body, parameters: Mapping[str, Any], region: str, tags: Mapping[str, str]) -> bool:
+        """Begin; False: somebody else's deployment goes on, maybe of another file. `tags`: of the group."""
         with _errors("make a resource group"):
             body: Body = {"location": region, "tags": {**tags, CLUSTER_TAG: self.cluster}}
             self._session.send("PUT", self.path, RESOURCES, body=body)
@@ -94,8 +94,10 @@ class ClusterGroup:
         try:
             self._session.send("PUT", self._deployment, RESOURCES, body={"properties": properties})
         except RestFault as fault:
-            if fault.code not in ("DeploymentActive", "DeploymentBeingDeleted"):
-                raise answer_error(fault, "deploy the cluster") from None
+            if fault.code in ("DeploymentActive", "DeploymentBeingDeleted"):
+                return False
+            raise answer_error(fault, "deploy the cluster") from None
+        return True
 
     def mark(self, tags: Mapping[str, str], digest: str) -> None:
         """Write down what was deployed, after it has come about."""
@@ -183,18 +185,31 @@ class ClusterGroup:
     def claim_data(self, node_group: str) -> list[str]:
         """What was made for claims: AKS keeps it in its own group, which goes with the cluster.
 
-        Nothing but the drivers of disks and files makes snapshots and storage accounts there. The group goes before the
-        cluster does, and one that could not be made never had it.
+        Nothing but the drivers of disks and files makes snapshots and storage accounts there. A disk without a system
+        that no claim made was put there by somebody: AKS may use disks of that group only, unless it is given rights.
+        The group goes before the cluster does, and one that could not be made never had it.
         """
         base = f"{group_path(self.subscription, node_group)}/providers"
         disks = self._found(f"{base}/Microsoft.Compute/disks", DISKS)
         snapshots = self._found(f"{base}/Microsoft.Compute/snapshots", DISKS)
         accounts = self._found(f"{base}/Microsoft.Storage/storageAccounts", STORAGE)
         return [
-            *sorted(str(disk["name"]) for disk in disks if CLAIM_TAG in (disk.get("tags") or {})),
+            *sorted(str(disk["name"]) for disk in disks if _is_data(disk)),
             *sorted(f"snapshot {each['name']}" for each in snapshots),
             *sorted(f"file shares in {each['name']}" for each in accounts),
         ]
+
+    def of_others(self) -> list[str]:
+        """What somebody has put into the group, which goes with all that is in it."""
+        query = {"$filter": f"resourceGroup eq '{self.name}'"}
+        with _errors("list resources"):
+            bodies = [*self._session.items(f"/subscriptions/{self.subscription}/resources", RESOURCES, query)]
+        return sorted(
+            f"{each.get('name')} ({str(each.get('type') or '').removeprefix('Microsoft.')})"
+            for each in bodies
+            if (each.get("tags") or {}).get(CLUSTER_TAG) != self.cluster
+            and str(each.get("id")).lower() != self._aks.lower()  # whoever took its tag away does not own it
+        )
 
     def _found(self, path: str, version: str) -> list[Body]:
         """All of a kind; none in a group that is not there."""
@@ -247,6 +262,11 @@ class ClusterGroup:
             if fault.status == 404:
                 return None
             raise answer_error(fault, f"see {path.rpartition('/')[2]}") from None
+
+
+def _is_data(disk: Body) -> bool:
+    """Not of a machine itself, whose disk has a system."""
+    return CLAIM_TAG in (disk.get("tags") or {}) or not (disk.get("properties") or {}).get("osType")
 
 
 def _size(body: Body) -> SizeView:

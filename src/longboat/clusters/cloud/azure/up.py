@@ -58,18 +58,20 @@ class AzureUp:
             decision = self.plan()
             if decision == "nothing":
                 return changed
-            if decision == "deploy":
-                self._deploy(listen)
+            if decision == "deploy" and self._deploy(listen):
                 return True
             self.group.follow(listen)
             changed = True
         raise EngineError(f"others deploy {self.name} all the time", hint="the same command again")
 
-    def _deploy(self, listen: Listen) -> None:
+    def _deploy(self, listen: Listen) -> bool:
+        """False: somebody else was quicker; what comes of his file is not this one's."""
         tags, view = dict(self.spec.tags), self.group.see_cluster()
         for name in removed_pools(self.spec, view):
             self.group.delete_pool(name, listen)
         template = make_template(self.name, self.spec)
-        self.group.deploy(template, parameters_of(self.spec, view), self.spec.region, tags)
+        if not self.group.deploy(template, parameters_of(self.spec, view), self.spec.region, tags):
+            return False
         self.group.follow(listen)
         self.group.mark(tags, digest_of(self.name, self.spec))
+        return True

@@ -8,7 +8,6 @@ import sys
 import time
 from typing import Any
 
-from longboat.clouds.gcp.session import GoogleSession
 from longboat.clusters.cloud.gcp.cluster_view import GkeView
 from longboat.clusters.cloud.gcp.gke import GkeCluster
 from longboat.core.errors import NotFound
@@ -36,12 +35,13 @@ def kubeconfig_of(name: str, cluster: GkeView) -> str:
     return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": name, **body}, sort_keys=False)
 
 
-def read_kubeconfig(name: str, region: str) -> str:
-    """The kubeconfig of a cluster that GKE has. Raises NotFound."""
-    cluster = GkeCluster(GoogleSession(is_patient=True), region, name).look()
-    if cluster is None:
-        raise NotFound(f"GKE has no cluster {name} in {region}", hint="longboat cluster up makes it")
-    return kubeconfig_of(name, cluster)
+def read_kubeconfig(cluster: GkeCluster) -> str:
+    """Of a cluster that GKE has. Raises NotFound."""
+    view = cluster.look()
+    if view is None:
+        message = f"GKE has no cluster {cluster.name} in {cluster.region}"
+        raise NotFound(message, hint="longboat cluster up makes it")
+    return kubeconfig_of(cluster.name, view)
 
 
 def exec_credential(token: str, until: float) -> dict[str, object]:

@@ -17,6 +17,7 @@ from longboat.clouds.gcp.errors import answer_error
 from longboat.clouds.gcp.session import GoogleSession
 from longboat.clouds.rest import Body, RestFault
 from longboat.clusters.cloud.gcp.request import CLUSTER_LABEL
+from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 
 SETTLE_S = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -81,10 +82,15 @@ class GoogleLeftovers:
             else:
                 self._session.compute("DELETE", f"{path}/{each.kind}s/{each.name}")
 
-    def namesakes(self) -> list[Body]:
-        """Clusters of the project that have this one's name, in other places; tags of nodes begin like their ids."""
+    def namesakes(self, *, surely: bool = False) -> list[Body]:
+        """Clusters of the project that have this one's name, in other places; tags of nodes begin like their ids.
+
+        `surely`: something is decided by it that cannot be undone.
+        """
         with _errors("see clusters of the same name"):
             answer = self._session.container("GET", f"{self._project}/locations/-/clusters")
+        if surely:
+            _all_answered("GKE", [str(zone) for zone in answer.get("missingZones") or ()])
         same = [body for body in answer.get("clusters") or () if body.get("name") == self._cluster]
         return [body for body in same if body.get("location") != self._region]
 
@@ -115,11 +121,12 @@ class GoogleLeftovers:
 
     def _files(self) -> Iterator[GoogleLeftover]:
         try:
-            instances = [*self._session.file_instances(f"{self._project}/locations/-/instances")]
+            instances, silent = self._session.file_instances(f"{self._project}/locations/-/instances")
         except RestFault as fault:
             if {"SERVICE_DISABLED", "accessNotConfigured"} & {fault.code, *fault.reasons}:
                 return  # nobody ever made one in this project
             raise answer_error(fault, "see instances of Filestore") from None
+        _all_answered("Filestore", [zone for zone in silent if self._is_here(None, f"locations/{zone}")])
         for body in instances:
             labels = body.get("labels") or {}
             zone, _, name = str(body["name"]).partition("/locations/")[2].partition("/instances/")
@@ -148,6 +155,13 @@ class GoogleLeftovers:
             for place, body in self._scoped(kind):
                 if body["name"] in names or body["name"].endswith(mark) or self._is_labelled(body, place):
                     yield GoogleLeftover(word, body["name"], place)
+
+
+def _all_answered(service: str, silent: list[str]) -> None:
+    """Raises EngineError where Google lists a part only: what is not listed may be there all the same."""
+    if silent:
+        message = f"{service} does not answer for {', '.join(silent[:5])}: what is there is not known"
+        raise EngineError(message, hint="the same command again, in a while")
 
 
 @contextmanager
