@@ -6,7 +6,7 @@ minutes; those that lost their connection to it wait for it to come back. Whoeve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from longboat.core.first_failure import NEVER_STARTED
 from longboat.core.jobs import Value
@@ -48,12 +48,13 @@ def dead_members(snapshot: RunSnapshot) -> list[str]:
     """Members of the attempt under way that ended in failure, were lost, or whose pods are gone."""
     state = snapshot.state
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
-    return [member for member in members_of(snapshot) if _is_dead(member, pods, snapshot)]
+    awaited = set(awaited_members(snapshot))  # once: half of a large gang may be gone
+    return [member for member in members_of(snapshot) if _is_dead(member, pods, snapshot, awaited)]
 
 
-def _is_dead(member: str, pods: dict[str, PodView], snapshot: RunSnapshot) -> bool:
+def _is_dead(member: str, pods: dict[str, PodView], snapshot: RunSnapshot, awaited: Set[str]) -> bool:
     pod = pods.get(member)
-    if pod is None and member in awaited_members(snapshot):
+    if pod is None and member in awaited:
         return False
     if pod is None:
         return bool(pods) and (snapshot.state.phase == "running" or member in snapshot.failed_nodes)
