@@ -100,12 +100,16 @@ def test_one_that_has_not_heard_of_the_end_is_told_soon() -> None:
     assert done is not None and (done.phase, done.exit_code) == ("succeeded", 0)
 
 
-def test_one_that_may_play_a_node_by_now_is_left_its_time() -> None:
-    """It may be sending a checkpoint."""
+@pytest.mark.parametrize(
+    ("attempt", "earlier"),
+    [(1, [EarlierEnd(attempt=0, spares={"worker-1": "worker-3"})]), (9, [EarlierEnd(attempt=8)]), (1, [])],
+    ids=["it does", "long ago, for all that is told", "nothing is told"],
+)
+def test_one_that_may_play_a_node_by_now_is_left_its_time(attempt: int, earlier: list[EarlierEnd]) -> None:
+    """It may be sending a checkpoint. Of many restarts a termination message tells the last."""
     first = ended(0, gang=verdict())
     assert first.end is not None and first.end.said is not None
-    earlier = (EarlierEnd(attempt=0, spares={"worker-1": "worker-3"}),)
-    said = msgspec.structs.replace(first.end.said, attempt=1, restarts=earlier)
+    said = msgspec.structs.replace(first.end.said, attempt=attempt, restarts=tuple(earlier))
     first = msgspec.structs.replace(first, end=msgspec.structs.replace(first.end, said=said))
     assert decide(gang(first, ended(2), running(3)), NOW).actions == ()
 
