@@ -17,7 +17,7 @@ from longboat.engines.kubernetes.records import all_pods
 from longboat.launcher.gang.coordinator import Coordinator
 from longboat.launcher.gang.messages import from_leader
 from longboat.launcher.gang.spares import chosen, exchanged, pod_of
-from longboat.launcher.pod.gang_file import addresses, moved
+from longboat.launcher.pod.gang_file import GangError, addresses, moved
 from tests.engines.kubernetes.manifest_samples import record as record_of
 from tests.launcher.gang.test_coordinator import RULE, coordinator, outcome
 
@@ -83,6 +83,13 @@ def test_what_processes_see_is_what_the_layout_says_of_the_addresses(job: Job) -
         assert node_of(got, place) == node_of(wanted, place)
     assert got["spares"][0]["address"] == sites[position].address
     assert moved(got, {}) is got
+
+
+@pytest.mark.parametrize("places", [{"worker-9": "worker-1"}, {"worker-1": "worker-9"}, {"": ""}])
+def test_places_of_nodes_that_there_are_not_are_no_crash(places: dict[str, str]) -> None:
+    _, gang = _gang(record_of(JOBS[1]), [])
+    with pytest.raises(GangError, match="not a node of this run"):
+        moved(gang, places)
 
 
 def lost_members(*lost: str, replaced: tuple[str, ...] = (), nodes: int = 4) -> Coordinator:
