@@ -57,6 +57,28 @@ def test_what_others_give_back_until_then_is_not_kept() -> None:
     assert found == {"five": "waits", "three": "starts", "one": "delays five"}, "five takes 4 of a's and keeps one"
 
 
+def test_what_is_given_back_is_counted_once_for_all_who_wait_for_it() -> None:
+    """Both fours start when the five have ended, on all of the node. A single that took one would leave seven."""
+    ends = {"a": 100.0}
+    decision = Backfill(fleet(1, held("a", 5, "n0")), 0.0, end_of=lambda one: ends.get(one.name))
+    found = judged(decision, queued("first", 4), queued("second", 4), queued("one", 1), queued("short", 1, lasts_s=90))
+    assert found == {"first": "waits", "second": "waits", "one": "delays second", "short": "starts"}
+    assert [reservation.start for reservation in decision.reservations] == [100.0, 100.0]
+
+
+def test_who_starts_earlier_or_later_leaves_what_one_before_it_needs() -> None:
+    ends = {"a": 10.0, "b": 15.0, "c": 20.0}
+    pods = [held("a", 3, "n0"), held("b", 3, "n0")]
+    decision = Backfill(fleet(1, *pods), 0.0, end_of=lambda one: ends.get(one.name))
+    found = judged(decision, queued("first", 4), queued("later", 4), queued("one", 1))
+    assert [reservation.start for reservation in decision.reservations] == [10.0, 15.0]
+    assert found["one"] == "delays first", "one is kept for each of them"
+    decision = Backfill(fleet(2, *pods, held("c", 8, "n1")), 0.0, end_of=lambda one: ends.get(one.name))
+    found = judged(decision, queued("both", 5, count=2), queued("earlier", 3), queued("one", 1))
+    assert [reservation.start for reservation in decision.reservations] == [20.0, 15.0]
+    assert found["one"] == "delays earlier"
+
+
 def test_a_gang_that_waits_for_a_machine_keeps_nothing_of_the_others() -> None:
     machine = UpcomingNode(shape=node("m", {GPU: str(SIZE)}), ready=300.0)
     decision = Backfill(fleet(1, held("a", 5, "n0")), 0.0, upcoming=[machine])

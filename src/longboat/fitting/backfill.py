@@ -87,6 +87,8 @@ class Backfill:
         self._strict: QueuedGang | None = None
         self._shadow: Fleet | None = None
         self._planned: set[Key] = set()  # pods of reservations, which the shadow has
+        self._plans: dict[str, list[tuple[float, dict[str, int]]]] = {}  # node -> starts, and what they need there
+        self._keeping: dict[tuple[str, str], int] = {}  # node and resource -> kept for all reservations together
         self._known: dict[tuple[str, Shapes], bool] = {}
         self._known_releases: list[Release] | None = None
         self._without_end: set[Shapes | None] = set()  # alike gangs that fit after no known end
@@ -321,12 +323,34 @@ class Backfill:
                 continue
             freed, free = search.freed.get(node, {}), self.fleet.states[node].free
             left = {
-                resource: count - freed.get(resource, 0) if start != UNKNOWN else min(count, free.get(resource, 0))
+                resource: self._owed(node, (resource, count), start, freed.get(resource, 0))
+                if start != UNKNOWN
+                else min(count, free.get(resource, 0))
                 for resource, count in mine.items()
             }
+            if start != UNKNOWN:
+                self._plans.setdefault(node, []).append((start, mine))
             requests = tuple((resource, count) for resource, count in sorted(left.items()) if count > 0)
+            for resource, count in requests:
+                self._keeping[node, resource] = self._keeping.get((node, resource), 0) + count
             if requests:
                 yield Pod(name=f"{name}/{node}", namespace=_KEPT, shape=PodShape(requests=requests)), node
+
+    def _owed(self, node: str, asked: tuple[str, int], start: float, freed: int) -> int:
+        """What more is to be kept on a node: all who start there by one moment share what is given back until then."""
+        resource, most = asked[0], 0
+        plans = self._plans.get(node, ())
+        for moment in {start, *(at for at, _ in plans if at > start)}:
+            wanted = asked[1] + sum(needs.get(resource, 0) for at, needs in plans if at <= moment)
+            given = freed if moment == start else self._given_back(node, resource, moment)
+            most = max(most, wanted - given)
+        return max(0, most - self._keeping.get((node, resource), 0))
+
+    def _given_back(self, node: str, resource: str, moment: float) -> int:
+        shadow = self._shadow
+        assert shadow is not None
+        gone = [pod for at, pods in self._releases(shadow) if at <= moment for pod in pods if pod.namespace != COMING]
+        return sum(pod.shape.asks(resource) for pod in gone if shadow.where(pod) is shadow.states[node])
 
     # gangs that compete for the same resource
 

@@ -148,7 +148,20 @@ def test_a_truncated_answer_of_a_launcher_is_ignored(tmp_path: Path) -> None:
         assert ask_status(client, "pod", most_bytes=10_000) is None
 
 
-NAMES = ["ranks", "0", "1", "x", "missing", "phase", "checkpoint", "resumed_from", "step", "metrics", "silent_s"]
+NAMES = [
+    "ranks",
+    "0",
+    "1",
+    "x",
+    "missing",
+    "problems",
+    "phase",
+    "checkpoint",
+    "resumed_from",
+    "step",
+    "metrics",
+    "silent_s",
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),

@@ -50,6 +50,15 @@ def test_launchers_that_prepare_are_not_running_yet() -> None:
     assert (waiting.phase, waiting.reason) == ("starting", "waits for worker-1")
 
 
+def test_a_full_disk_in_a_pod_is_no_silent_hang() -> None:
+    """As the launcher says it, and past the look at whether its answer can be believed."""
+    full = "the disk of /longboat/node is full: output waits until there is room"
+    seen = snapshot(running(0), running(1))
+    status = make_status(seen, {"worker-1": checked(answer(problems=[full, 7]))})
+    assert (status.phase, status.reason) == ("running", f"node worker-1: {full}")
+    assert make_status(seen, {"worker-1": checked(answer(problems=[]))}).reason == ""
+
+
 def test_ended_ranks_have_the_codes_of_their_last_words() -> None:
     state = State(phase="failed", exit_code=7, cause="exit", attempts=(opened(),), checkpoint="/c/step-9")
     status = make_status(snapshot(ended(0, gang=verdict(7, "exit")), ended(1, 7), state=state), {})

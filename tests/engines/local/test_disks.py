@@ -12,8 +12,9 @@ import pytest
 
 from longboat.core.errors import EngineError, LongboatError
 from longboat.engines.local.engine import LocalEngine
+from longboat.engines.local.queue.elastic_slot import ElasticSlot
 from longboat.engines.local.queue.machine import Gpu
-from longboat.engines.local.queue.slots import SlotTicket
+from longboat.engines.local.queue.slots import SlotTicket, free_gpus
 from longboat.engines.local.supervise.processes import is_alive
 from longboat.engines.shared.home import Home
 from tests.conformance.places import open_local
@@ -69,6 +70,36 @@ def test_a_full_disk_is_told_when_a_run_is_submitted(small_disk: LocalJobs) -> N
     assert small_disk.text("before") == "before\n"
     filler.unlink()
     assert small_disk.wait(small_disk.engine.submit(submission).name).phase == "succeeded"
+
+
+@needs_root
+def test_who_cannot_say_that_he_has_a_gpu_does_not_have_it(small_disk: LocalJobs) -> None:
+    home, here = Home(small_disk.root), machine(*REAL)
+    own = SlotTicket(home, run="own", number=1, requests=[ask(1)], priority=0)
+    fill(small_disk.root)
+    with pytest.raises(EngineError):
+        own.try_start(here)
+    assert not own.ticket.holds and [gpu.id for gpu in free_gpus(home, REAL)] == ["GPU-0", "GPU-1"]
+    own.release()
+
+
+@needs_root
+def test_on_a_full_disk_an_elastic_run_keeps_its_size_and_gives_back_what_it_must(small_disk: LocalJobs) -> None:
+    """To grow it has to say so first: others read what it holds."""
+    home, here = Home(small_disk.root), machine(*REAL)
+    own = ElasticSlot(home, run="own", number=1, requests=[ask(1), ask(1, 1)], priority=0)
+    other = SlotTicket(home, run="other", number=2, requests=[ask(1)], priority=0)
+    for each in (other, own):
+        each.try_start(here)
+    other.release()
+    filler = fill(small_disk.root)
+    assert own.grow(here) is None and (own.place, len(own.ticket.gpus)) == (0, 1)
+    filler.unlink()
+    assert own.grow(here) == 1 and len(own.ticket.gpus) == 2
+    fill(small_disk.root)
+    own.shrink(here, 0)
+    assert (own.place, len(own.ticket.gpus)) == (0, 1)
+    own.release()
 
 
 @needs_root

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from longboat.core.jobs import Job, Role
+from longboat.core.jobs import Job, Retries, Role
 from longboat.core.layouts import Layout, NodeSite, lay_out
+from longboat.core.runs import Attempt
 from longboat.engines.kubernetes.manifests.gang_file import gang_of, node_of
+from longboat.engines.kubernetes.observe.places import places_at
+from longboat.engines.kubernetes.records import all_pods
 from longboat.launcher.gang.coordinator import Coordinator
 from longboat.launcher.gang.messages import from_leader
 from longboat.launcher.gang.spares import chosen, exchanged, pod_of
-from longboat.launcher.pod.gang_file import addresses, moved
+from longboat.launcher.pod.gang_file import GangError, addresses, moved
 from tests.engines.kubernetes.manifest_samples import record as record_of
 from tests.launcher.gang.test_coordinator import RULE, coordinator, outcome
 
@@ -82,9 +85,16 @@ def test_what_processes_see_is_what_the_layout_says_of_the_addresses(job: Job) -
     assert moved(got, {}) is got
 
 
-def lost_members(*lost: str, replaced: tuple[str, ...] = ()) -> Coordinator:
-    """A gang of four that has ended because it lost these."""
-    gang = coordinator([f"a-{index}" for index in range(4)])
+@pytest.mark.parametrize("places", [{"worker-9": "worker-1"}, {"worker-1": "worker-9"}, {"": ""}])
+def test_places_of_nodes_that_there_are_not_are_no_crash(places: dict[str, str]) -> None:
+    _, gang = _gang(record_of(JOBS[1]), [])
+    with pytest.raises(GangError, match="not a node of this run"):
+        moved(gang, places)
+
+
+def lost_members(*lost: str, replaced: tuple[str, ...] = (), nodes: int = 4) -> Coordinator:
+    """A gang that has ended because it lost these."""
+    gang = coordinator([f"a-{index}" for index in range(nodes)])
     for node in gang.members:
         gang.heard(node, 0.0)
         gang.ready(node, None)
@@ -122,6 +132,19 @@ def test_spares_take_places_of_lost_members(gang: Coordinator, ready: list[str],
         assert from_leader(order) == order and set(order["replaced"]) >= set(spares)
         assert {order["places"][spare] for spare in spares.values()} == set(spares)
         assert gang.restart(RULE, 2, gang.verdict(), ready, {}) is None, "it costs a retry"
+
+
+def test_whoever_looks_from_outside_knows_who_plays_what_when_a_whole_rack_is_lost() -> None:
+    job = Job(name="t", roles=(Role(name="a", run="x", nodes=33, spares=16),), retries=Retries(count=3))
+    lost = [f"a-{index}" for index in range(7, 23)]
+    gang = lost_members(*lost, nodes=33)
+    order = gang.restart(RULE, 0, gang.verdict(), all_pods(job)[33:], {})
+    assert order is not None and order["replaced"] == lost and from_leader(order) == order
+    attempts = [
+        Attempt(number=0, started=0.0),
+        Attempt(number=1, started=1.0, restart="in-place", spares=order["spares"]),
+    ]
+    assert places_at(job, attempts, 1) == order["places"]
 
 
 def test_a_spare_s_pod_is_told_by_the_name_it_was_made_with() -> None:

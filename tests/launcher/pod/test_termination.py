@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.engines.kubernetes.observe.termination import read_termination
+from longboat.engines.kubernetes.observe.termination import read_going, read_termination
 from longboat.launcher.pod.finalize import latest_metrics
-from longboat.launcher.pod.termination import LIMIT, compose, write
+from longboat.launcher.pod.termination import LIMIT, compose, compose_begun, write
 from longboat.launcher.ranks.ranks import Rank
 
 
@@ -154,6 +155,42 @@ def test_whatever_is_said_it_is_short_and_valid(
 def test_something_absurd_still_gives_a_message() -> None:
     found = read(compose(facts(checkpoint="c" * 9000, resumed_from="r" * 9000)))
     assert (found["exit_code"], found["cause"], found["attempt"]) == (1, "exception", 0)
+
+
+def earlier(count: int, message: str, nodes: int) -> list[dict[str, Any]]:
+    """Attempts before this one in the same pods, as launchers hand them on."""
+    spares = {f"{'w' * 30}-{number}": f"{'w' * 30}-{number + 900}" for number in range(nodes)}
+    fields = {"exit_code": 1, "cause": "exception", "node": "worker-1", "rank": 1, "signal": None, "step": 5}
+    times = {"began": 1.5, "running": 2.5, "ended": 3.5, "resumed_from": "/longboat/storage/step-10"}
+    ends = {**fields, **times, "message": message[:200], "replaced": [*spares][:8], "spares": spares}
+    return [{**ends, "attempt": number} for number in range(count)]
+
+
+@pytest.mark.parametrize("nodes", [0, 8, 64])
+@pytest.mark.parametrize(
+    ("message", "least"),
+    [("RuntimeError: bad", 5), ("ОшибкаДанных: не удалось прочитать файл " * 5, 3), ("🔥" * 200, 1)],
+    ids=["English", "Russian", "flames"],
+)
+def test_what_was_before_never_takes_the_place_of_the_verdict(message: str, least: int, nodes: int) -> None:
+    gang = {"exit_code": 3, "cause": "exception", "message": message, "node": "worker-1", "first": report()}
+    before = earlier(5, message, nodes)
+    said = read_termination(compose(facts(message=message, gang=gang, attempt=5, began=1.5, restarts=before)).decode())
+    assert said is not None and said.gang is not None and said.gang.first is not None
+    assert (said.gang.exit_code, said.gang.message[:5], said.attempt) == (3, message[:5], 5)
+    assert [end.attempt for end in said.restarts] == list(range(5))[5 - len(said.restarts) :]
+    assert nodes or len(said.restarts) >= least
+
+
+@pytest.mark.parametrize("nodes", [0, 8, 64])
+@pytest.mark.parametrize("message", ["RuntimeError: bad", "🔥" * 200], ids=["English", "flames"])
+def test_who_is_killed_in_a_later_attempt_has_left_which(message: str, nodes: int) -> None:
+    """The kubelet keeps the last 4096 bytes: of a longer message nothing can be read."""
+    begun = {"node": "worker-0", "attempt": 5, "began": 1.5, "restarts": earlier(5, message, nodes)}
+    text = compose_begun(begun)
+    going = read_going(text.decode())
+    assert len(text) <= LIMIT and going is not None and going.attempt == 5
+    assert nodes or [end.attempt for end in going.restarts] == [2, 3, 4]
 
 
 def test_written_in_place(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from longboat.launcher.workbench import store_events
 from longboat.launcher.workbench.event_files import link
 from longboat.launcher.workbench.store_events import StoreEvents, grow, is_fit, newest_by_path
 from longboat.storage.stores.object_store import ObjectInfo
@@ -105,6 +106,20 @@ def test_one_file_that_cannot_be_brought_keeps_none_of_the_others(
     assert [(copies / name / "tfevents").read_text() for name in "bc"] == ["b/tfevents", "c/tfevents"]
     assert "".join(capfd.readouterr()).count("cannot be read") == 1
     assert [path.name for path in (tmp_path / "cnn").iterdir() if path.is_file()] == [], "a beginning stays for good"
+
+
+def test_a_file_that_is_too_large_takes_no_room_of_the_others(
+    s3: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_events, "LARGEST", 9)
+    monkeypatch.setattr(store_events, "MOST_BYTES", 16)
+    url = f"s3://data/boards/{uuid.uuid4().hex}"
+    where = object_url(url + "/")
+    store = open_store(where, s3.environment)
+    for name, size in {"a": 99, "b": 8, "c": 8, "d": 8}.items():
+        store.write(f"{where.key}{name}/tfevents", io.BytesIO(b"x" * size), size)
+    StoreEvents(url, str(tmp_path), s3.environment).turn()
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["b", "c"]
 
 
 def test_what_a_store_has_is_linked_by_name(s3: Running, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

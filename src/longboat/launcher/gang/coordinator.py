@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     Order = tuple[str, dict[str, Any]]
 
 EXIT_LOST, EXIT_SETUP = 208, 209
-REPLACED_MAX = 8  # names of members that an order tells
+REPLACED_MAX = 8
+"""Names of members that an order tells; of spares all, by which it is known outside which pod plays which node."""
 MESSAGE_MAX = 200  # characters of an earlier attempt's failure: several fit into a termination message
 
 
@@ -223,9 +224,10 @@ class Coordinator:
         ended.update(message=str(verdict["message"])[:MESSAGE_MAX], rank=first.get("rank"), signal=first.get("signal"))
         order = {"do": "restart", "attempt": attempt + 1, "delay_s": delay_s, "ended": ended}
         if taken:
-            spares = {node: pod_of(spare, places or {}) for node, spare in list(taken.items())[:REPLACED_MAX]}
+            spares = {node: pod_of(spare, places or {}) for node, spare in taken.items()}
             order = {**order, "places": after, "spares": spares}
-        return {**order, "replaced": gone[:REPLACED_MAX]} if gone else order
+        replaced = [node for place, node in enumerate(gone) if place < REPLACED_MAX or node in taken]
+        return {**order, "replaced": replaced} if gone else order
 
     def _taken(self, gone: list[str], ready: Iterable[str]) -> dict[str, str]:
         """Whose place which spare takes: of those that are lost, and then of those whose pods are made anew."""

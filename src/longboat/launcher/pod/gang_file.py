@@ -35,8 +35,11 @@ def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
 
 
 def addresses(gang: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, str]:
-    """Address in the gang file -> that of the pod which plays the node now."""
+    """Address in the gang file -> that of the pod which plays the node now. Raises GangError."""
     own = {name_of(each): each["address"] for each in members(gang)}
+    unknown = next((name for pair in places.items() for name in pair if name not in own), None)
+    if unknown is not None:
+        raise GangError("node 0 speaks of %s, which is not a node of this run" % unknown[:100])
     return {own[node]: own[pod] for pod, node in places.items()}
 
 

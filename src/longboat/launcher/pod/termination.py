@@ -1,7 +1,7 @@
 """The termination message: how this node ended, and on node 0 the verdict over the gang, in at most 4096 bytes.
 
 Composing is pure. What does not fit is cut in this order: last lines, traceback, ranks (and how many lines each stream
-has), and then long messages. Metrics go with the traceback's first lines.
+has), long messages, and at last the attempts before this one. Metrics go with the traceback's first lines.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ _TRACEBACK = 4000  # of one that is not cut
 _TRACEBACKS = (1500, 700, 300, 0)
 _RANKS = (64, 16, 0)
 _MESSAGES = (400, 100, 0)
-RESTARTS = (64, 8, 3)
-"""Earlier attempts in the same pods, the newest: while all fits, without last lines, and in a message that is long."""
+RESTARTS = (64, 8, 3, 1, 0)
+"""Earlier attempts in the same pods, the newest: while all fits, without last lines, in a message that is long, and
+where even the verdict would find no room beside them."""
+_EARLIER = 4
+"""Of a message is left so much more than of one of an earlier attempt: how it ended in the end says more."""
 
 
 def compose(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
     """Format the message as JSON, cut to the kubelet's limit. `facts` has the keys of the contract."""
-    cuts = [(tail, _TRACEBACK, 1 << 30, 2000) for tail in _TAILS]
-    cuts += [(0, traceback, 1 << 30, 2000) for traceback in _TRACEBACKS]
-    cuts += [(0, 0, ranks, 2000) for ranks in _RANKS]
-    cuts += [(0, 0, 0, message) for message in _MESSAGES]
-    text = b""
+    cuts = [(tail, _TRACEBACK, 1 << 30, 2000, 0 if tail else 1) for tail in _TAILS]
+    cuts += [(0, traceback, 1 << 30, 2000, 1 if traceback else 2) for traceback in _TRACEBACKS]
+    cuts += [(0, 0, ranks, 2000, 2) for ranks in _RANKS]
+    cuts += [(0, 0, 0, message, 2) for message in _MESSAGES[:-1]]
+    cuts += [(0, 0, 0, _MESSAGES[-2], 3), (0, 0, 0, _MESSAGES[-2], 4), (0, 0, 0, _MESSAGES[-1], 4)]
     for cut in cuts:
         text = dumps(_cut(facts, *cut)).encode("ascii")
         if len(text) <= limit:
@@ -46,7 +49,24 @@ def compose(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
     return dumps({"v": VERSION, "message": "", "ranks": [], "first": None, "gang": None, **least}).encode("ascii")
 
 
-def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: int) -> dict[str, Any]:
+def compose_begun(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
+    """The message of a launcher that has begun another attempt in the same pod, should it be killed in it."""
+    text = b""
+    for restarts, message in [(most, size) for most in RESTARTS[2:] for size in _MESSAGES]:
+        earlier = _earlier(facts["restarts"], restarts, message)
+        text = dumps({"v": VERSION, **facts, "restarts": earlier}).encode("ascii")
+        if len(text) <= limit:
+            break
+    return text
+
+
+def _earlier(restarts: Any, most: int, message: int) -> list[dict[str, Any]]:
+    """The newest of the attempts before, with the beginnings of their messages."""
+    kept = list(restarts or [])[-most:] if most else []
+    return [{**end, "message": _start(str(end.get("message") or ""), message // _EARLIER)} for end in kept]
+
+
+def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: int, restarts: int) -> dict[str, Any]:
     cut = {"v": VERSION, **facts}
     cut["message"] = _start(str(cut.get("message") or ""), message)
     cut["first"] = _report(cut.get("first"), tail, traceback, message)
@@ -56,9 +76,9 @@ def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: 
     if traceback < _TRACEBACK:
         cut.pop("metrics", None)
         cut.pop("usage", None)
-    restarts = list(cut.pop("restarts", None) or [])
-    if restarts:
-        cut["restarts"] = restarts[-RESTARTS[0 if tail else 1 if traceback else 2] :]
+    earlier = _earlier(cut.pop("restarts", None), RESTARTS[restarts], message)
+    if earlier:
+        cut["restarts"] = earlier
     if cut.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
         cut.pop("lines", None)
     rows = list(cut.get("ranks") or [])

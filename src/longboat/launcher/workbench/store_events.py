@@ -71,7 +71,7 @@ class StoreEvents:
         room, failures, before = MOST_BYTES, [], self._failed
         self._failed = set()
         for path, info in sorted(wanted.items(), key=lambda item: (item[0] in before, item[0]))[:MOST_FILES]:
-            room -= info.size
+            room -= info.size if info.size <= LARGEST else 0
             if self._copied.get(path) == info.tag or info.size > LARGEST or room < 0:
                 continue
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -13,15 +14,17 @@ from typing import Any
 import pytest
 
 from longboat.core.errors import NotFound, UsageError
-from longboat.core.jobs import Job, Role, Volume
+from longboat.core.jobs import Job, Retries, Role, Volume
 from longboat.engines.kubernetes.exec.files import (
     copy_in,
     copy_out,
     execute,
+    in_its_place,
     is_lasting,
     pod_of,
     pod_path_of,
 )
+from longboat.engines.kubernetes.observe.snapshot import PodView
 from longboat.engines.kubernetes.records import Storage
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import POD
@@ -38,6 +41,7 @@ from tests.engines.kubernetes.speaking import (
     until_ended,
     until_running,
 )
+from tests.engines.kubernetes.test_bounds import saying, talking
 
 # What a launcher leaves beside its ranks; the rank is a process of its own with one more variable.
 RANK = """
@@ -232,3 +236,22 @@ open(base + "/artifacts/worker-0/plot", "w").write("plot")
         "no helper is left",
         lambda: [pod for pod in client.list(POD).items if "longboat-helper" in pod["metadata"]["name"]] == [],
     )
+
+
+@pytest.mark.parametrize("head", [[running(0)], [running(0, is_unready=True)], []], ids=["well", "silent", "gone"])
+def test_any_launcher_knows_which_pod_plays_a_node(tmp_path: Path, head: list[PodView]) -> None:
+    """Also where node 0 cannot be asked: what is done to another node must not be done to a spare's pod."""
+    job = Job(
+        name="train",
+        roles=(Role(name="worker", run="x", nodes=3, spares=1),),
+        ends=("worker",),
+        retries=Retries(count=2),
+    )
+    seen = snapshot(*head, running(1), running(2), running(3), job_=job)
+    answer = {"attempt": 1, "restarts": [{"attempt": 0, "spares": {"worker-1": "worker-3"}}]}
+    with talking(saying(json.dumps(answer).encode()), tmp_path) as client:
+        placed = in_its_place(client, seen)
+    assert pod_of(placed, node="worker-1").name == running(3).name
+    assert pod_of(placed, node="worker-3").name == running(1).name
+    with pytest.raises(NotFound, match="the run has no node worker-9"):
+        pod_of(placed, node="worker-9")

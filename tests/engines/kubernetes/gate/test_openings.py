@@ -55,6 +55,9 @@ THERE, THERE_PODS = holder("hidden", "n1", namespace="third")
             ("it would start now with --gpus 1", "it starts when a and last have ended"),
         ),
         (run("me", 3), [], cluster(gpus=2), ("it would start now with --nodes 2",)),  # never all of it
+        (run("me", 4, spares=2), [], cluster(gpus=3), ("it would start now with --spares 1",)),
+        (run("me", 4, spares=2), [], cluster(gpus=2), ("it would start now with --spares 0",)),
+        (run("me", 6, spares=2), [], cluster(gpus=3), ("it would start now with --nodes 3 --spares 0",)),
         (
             run("me", 1),
             [LONG],

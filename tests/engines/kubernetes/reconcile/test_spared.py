@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
@@ -58,6 +60,20 @@ def test_who_is_missed_while_a_gang_runs(
         assert progress_of(seen).reason == ""
 
 
+@pytest.mark.parametrize("spares", [0, 8])
+def test_a_large_gang_that_has_lost_half_of_its_pods_holds_up_no_other_run(spares: int) -> None:
+    """All runs share the processor of one controller. It took 7 s, and 200 s of three thousand nodes."""
+    role = msgspec.structs.replace(JOB.roles[0], nodes=1000, spares=spares)
+    seen = snapshot(
+        *(running(index) for index in range(500)),
+        job_=msgspec.structs.replace(JOB, roles=(role,)),
+        state=State(phase="running", attempts=(opened(),), started=NOW - 30),
+    )
+    began = time.process_time()
+    decide(seen, NOW)
+    assert time.process_time() - began < 0.25
+
+
 def test_before_its_ranks_run_a_spare_stands_for_nobody() -> None:
     seen = gang(running(0), running(1), pod(2), running(3), phase="starting")
     assert members_of(seen) == ["worker-0", "worker-1", "worker-2"]
@@ -84,12 +100,16 @@ def test_one_that_has_not_heard_of_the_end_is_told_soon() -> None:
     assert done is not None and (done.phase, done.exit_code) == ("succeeded", 0)
 
 
-def test_one_that_may_play_a_node_by_now_is_left_its_time() -> None:
-    """It may be sending a checkpoint."""
+@pytest.mark.parametrize(
+    ("attempt", "earlier"),
+    [(1, [EarlierEnd(attempt=0, spares={"worker-1": "worker-3"})]), (9, [EarlierEnd(attempt=8)]), (1, [])],
+    ids=["it does", "long ago, for all that is told", "nothing is told"],
+)
+def test_one_that_may_play_a_node_by_now_is_left_its_time(attempt: int, earlier: list[EarlierEnd]) -> None:
+    """It may be sending a checkpoint. Of many restarts a termination message tells the last."""
     first = ended(0, gang=verdict())
     assert first.end is not None and first.end.said is not None
-    earlier = (EarlierEnd(attempt=0, spares={"worker-1": "worker-3"}),)
-    said = msgspec.structs.replace(first.end.said, attempt=1, restarts=earlier)
+    said = msgspec.structs.replace(first.end.said, attempt=attempt, restarts=tuple(earlier))
     first = msgspec.structs.replace(first, end=msgspec.structs.replace(first.end, said=said))
     assert decide(gang(first, ended(2), running(3)), NOW).actions == ()
 

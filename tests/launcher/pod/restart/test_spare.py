@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 
+from longboat.launcher.gang.membership import SPARED_S
 from longboat.launcher.node.plan import EXIT_REPLACED
+from tests.launcher.gang.test_membership_losses import relayed
 from tests.launcher.pod.restart.test_in_place import RULE, TRAINS, wait_all
 from tests.launcher.pod.restart.test_replacement import lines, replacement
-from tests.launcher.pods import Pods
+from tests.launcher.pods import Pods, Relay
 
 Make = Callable[..., Pods]
 WAITS = TRAINS + "if attempt == 0: time.sleep(600)"
@@ -162,6 +165,28 @@ def test_one_that_was_given_up_leaves_so_that_its_job_makes_the_next_spare(make_
     (pods.folder / "over").touch()
     wait_all(pods)
     assert pods.verdict["cause"] is None and pods.message(3)["node"] == "worker-1"
+
+
+def test_more_connections_that_break_than_there_are_spares_are_the_network(make_pods: Make) -> None:
+    """One spare could not help two: they have as long as in a gang without spares to come back."""
+    script = TRAINS + "while not os.path.exists(shared + '/over'): time.sleep(0.01)"
+    pods = make_pods(script=script, **SPARED, line={"lost_s": 600})
+    relay = Relay((pods.gang["nodes"][0]["address"], pods.gang["line"]["port"]))
+    try:
+        for place in range(4):
+            pods.start(place, gang=relayed(pods, relay) if place in (1, 2) else None)
+        all_begun(pods)
+        pods.until(lambda: waits_as_spare(pods, 3))
+        relay.cut()
+        time.sleep(SPARED_S + 2)
+        before = relay.connections
+        relay.mend()
+        pods.until(lambda: relay.connections >= before + 2)
+        (pods.folder / "over").touch()
+        wait_all(pods)
+        assert pods.verdict["cause"] is None and "restarts" not in pods.message()
+    finally:
+        relay.close()
 
 
 def test_node_0_is_not_replaced_by_a_spare(make_pods: Make) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     pass
 
 WORK = f"{NODE}/work"
+MOST_TRIED = 3  # launchers that are asked who plays which node, node 0's first; each may take two seconds
 NO_STORAGE = "`longboat config set kubernetes.storage.claim NAME` gives runs a storage that outlives their pods"
 
 
@@ -90,10 +91,14 @@ def in_its_place(client: Client, snapshot: RunSnapshot) -> RunSnapshot:
     state, job = snapshot.state, snapshot.record.job
     if not job.spares or state.is_final:
         return snapshot
-    first = pod_of(snapshot, node=expected_nodes(job)[0])
-    answer = ask_status(client, first.name)
-    had = attempts_of_pods(snapshot, {} if answer is None else {first.node: answer})
-    return as_played(snapshot, with_restarts(state.attempts, had), had.last)
+    first = expected_nodes(job)[0]
+    reachable = [pod for pod in snapshot.pods_of(state.attempt) if is_reachable(pod, snapshot)]
+    for pod in sorted(reachable, key=lambda pod: pod.node != first)[:MOST_TRIED]:
+        answer = ask_status(client, pod.name)
+        if answer is not None:
+            had = attempts_of_pods(snapshot, {pod.node: answer})
+            return as_played(snapshot, with_restarts(state.attempts, had), had.last)
+    return snapshot
 
 
 def _why(state: State) -> str:

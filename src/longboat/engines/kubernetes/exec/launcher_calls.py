@@ -45,9 +45,10 @@ def checked(raw: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("phase", "checkpoint", "resumed_from"):
         if isinstance(raw.get(name), str):
             fields[name] = raw[name][:MOST_TEXT]
-    missing, ranks = raw.get("missing"), raw.get("ranks")
-    if isinstance(missing, list):
-        fields["missing"] = [str(node)[:MOST_TEXT] for node in missing[:MOST_NODES] if isinstance(node, str)]
+    ranks = raw.get("ranks")
+    for name in ("missing", "problems"):
+        if isinstance(raw.get(name), list):
+            fields[name] = [text[:MOST_TEXT] for text in raw[name][:MOST_NODES] if isinstance(text, str)]
     for name in ("attempt", "began"):
         if _is_sane(raw.get(name)):
             fields[name] = raw[name]

@@ -21,6 +21,7 @@ class GateCandidate(Value, frozen=True):
     uid: str
     created: float
     pods: tuple[Pod, ...]  # the whole gang, named after its nodes: worker-0, ...
+    spares: int = 0  # of these pods, those of spare nodes
     namespace: str = "default"
     priority: int = 0
     let_in: float | None = None  # when; None while it waits

@@ -85,12 +85,15 @@ def _at_once(
 
 
 def _smaller(me: GateCandidate, starts: Callable[[GateCandidate], bool]) -> str:
-    """The largest number of nodes, else of GPUs on each, with which it would start; empty: there is none."""
+    """The fewer spares or nodes, else GPUs on each, with which it would start; empty: there are none."""
     if me.elastic is not None or me.is_recovering or len({pod.shape for pod in me.pods}) != 1:
         return ""
-    nodes = largest(range(1, len(me.pods)), lambda number: starts(_asking(me, me.pods[:number])))
-    if nodes:
-        return f"--nodes {nodes}"
+    pods = largest(range(1, len(me.pods)), lambda number: starts(_asking(me, me.pods[:number])))
+    members = len(me.pods) - me.spares
+    if pods and pods >= members:
+        return f"--spares {pods - members}"
+    if pods:
+        return f"--nodes {pods}" + (" --spares 0" if me.spares else "")
     gpus = sum(count for name, count in me.pods[0].shape.requests if is_gpu(name))
     fewer = largest(
         range(1, gpus), lambda number: starts(_asking(me, tuple(_with_gpus(pod, number) for pod in me.pods)))

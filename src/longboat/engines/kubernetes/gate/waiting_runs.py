@@ -74,6 +74,7 @@ def candidate_of(run: WaitingRun, now: float, claims: Claims) -> GateCandidate |
         uid=record.uid,
         created=run.made,
         pods=pods,
+        spares=record.job.spares,
         namespace=record.namespace,
         priority=record.priority,
         let_in=let_in,

@@ -16,7 +16,9 @@ from longboat.core.words import listing
 from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
+from longboat.engines.kubernetes.observe.places import places_at
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
+from longboat.engines.kubernetes.records import all_pods, expected_nodes
 from longboat.kubeapi.client import Client
 from longboat.metrics.series_file import MOST_BYTES, NAME, NodeFile, join, parse
 from longboat.metrics.values import RunMetrics, last_points
@@ -52,18 +54,15 @@ def node_files(client: Client, snapshot: RunSnapshot, notice: Notice) -> list[No
         for number in (range(state.number + 1) if state.started is not None else ())
         if state.is_final or number < state.attempt or not state.is_in_place(number)
     ]
-    wanted = [
-        (attempt, f"{role.name}-{index}")
-        for attempt in attempts
-        for role in record.job.roles
-        for index in range(role.pods)
-    ]
+    wanted = [(attempt, node) for attempt in attempts for node in expected_nodes(record.job)]
     pods = {(pod.attempt, pod.node): pod for attempt in attempts for pod in snapshot.pods_of(attempt)}
     files: dict[tuple[int, str], NodeFile] = {}
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="metrics") as pool:
-        asked = [key for key in wanted if key in pods][-MOST_PODS:]
-        for (_, node), by_attempt in zip(asked, pool.map(lambda key: _from_pod(client, snapshot, pods[key]), asked)):
+        made = [(attempt, pod) for attempt in attempts for pod in all_pods(record.job)]
+        asked = [key for key in made if key in pods][-MOST_PODS:]
+        for (_, pod), by_attempt in zip(asked, pool.map(lambda key: _from_pod(client, snapshot, pods[key]), asked)):
             for attempt, data in by_attempt.items():
+                node = places_at(record.job, state.attempts, attempt).get(pod, pod)
                 files[(attempt, node)] = parse(data, node=node, attempt=attempt)
     missing = [key for key in wanted if key not in files][-MOST_PODS:]
     for (attempt, node), data in _from_storage(client, snapshot, missing, notice) if missing else ():

@@ -40,7 +40,8 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
     workloads = snapshot.workloads_of(attempt)
     if workloads and all(workload.is_suspended for workload in workloads):
         return Progress(phase="pending", reason=_queue_reason(snapshot))
-    gone = [node for node in wanted if node not in {pod.node for pod in pods}]
+    there = {pod.node for pod in pods}
+    gone = [node for node in wanted if node not in there]
     if gone and snapshot.state.phase == "running":
         reason = f"no pod of {listing(gone, 3)} is left" + ("; the others are ending" if pods else "")
         return Progress(phase="running", reason=reason, is_complete=True)
@@ -63,7 +64,8 @@ def members_of(snapshot: RunSnapshot) -> list[str]:
         names = [f"{role.name}-{index}" for index in range(role.pods)]
         names.sort(key=lambda name: (name != natural[0], not _is_well(pods.get(name))))  # else in their order
         members += names[: role.nodes]
-    return sorted(members, key=all_pods(job).index)
+    chosen = set(members)
+    return [name for name in all_pods(job) if name in chosen]
 
 
 def _is_well(pod: PodView | None) -> bool:

@@ -14,7 +14,7 @@ from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, HELD, INDEX, ROLE
 from longboat.engines.kubernetes.observe.node_notices import TerminationNotice, notice_of
-from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
+from longboat.engines.kubernetes.observe.termination import NodeEnd, PodEnd, container_of, outcome_of_pod
 from longboat.engines.kubernetes.records import Record, State, expected_nodes, replaced_exits
 from longboat.engines.lifecycle.predecessors import PredecessorView
 from longboat.engines.shared.stop_request import StopRequest
@@ -218,7 +218,13 @@ def _is_spare(record: Record, pod: PodView, head: PodView | None) -> bool:
         return False
     said = head.end.said if head is not None and head.end is not None else None
     nodes = next((role.nodes for role in record.job.roles if role.name == pod.role), 0)
-    return pod.index >= nodes or (said is not None and any(end.spares for end in said.restarts))
+    return pod.index >= nodes or (said is not None and has_moved(said, pod.attempt))
+
+
+def has_moved(said: NodeEnd, first: int) -> bool:
+    """Whether spares may have taken places since the attempt that made the pods: a message has room for the latest
+    restarts alone."""
+    return len(said.restarts) < said.attempt - first or any(end.spares for end in said.restarts)
 
 
 def _is_too_late(pod: PodView, head: PodView | None) -> bool:

@@ -104,7 +104,8 @@ def _with_loss(verdict: AttemptOutcome, snapshot: RunSnapshot, attempt: int) -> 
         return verdict
     pods = snapshot.pods_of(attempt)
     lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
-    gone = [member for member in members_of(snapshot) if member not in {pod.node for pod in pods}]
+    there = {pod.node for pod in pods}
+    gone = [member for member in members_of(snapshot) if member not in there]
     origin = lost[0] if lost else vanished_on_lost_host(snapshot, gone)
     if not origin:
         return verdict

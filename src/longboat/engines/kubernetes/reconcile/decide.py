@@ -274,7 +274,7 @@ def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> Stat
 def _trouble(snapshot: RunSnapshot, now: float) -> tuple[Failure | None, float | None]:
     """A container that cannot start ends the attempt once it is clear; else when that will be."""
     late: list[tuple[float, PodView]] = []
-    members = members_of(snapshot)
+    members = set(members_of(snapshot))
     for pod in snapshot.pods_of(snapshot.state.attempt):
         if pod.node in members and pod.trouble is not None and pod.end is None and not pod.is_started:
             patience = TROUBLE_S if pod.trouble.is_final else SLOW_TROUBLE_S
@@ -310,7 +310,7 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     grace = job.grace_s if snapshot.stop.grace_s is None else snapshot.stop.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
     noted = _replace(state, reason="is being stopped")
-    awaited = awaited_members(snapshot)
+    awaited = set(awaited_members(snapshot))
     members = members_of(snapshot)
     have_started = all(node in awaited or (node in pods and pods[node].is_started) for node in members)
     late = [pod for pod in pods.values() if pod.node in awaited and pod.deleting_since is None]

@@ -6,7 +6,7 @@ minutes; those that lost their connection to it wait for it to come back. Whoeve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from longboat.core.first_failure import NEVER_STARTED
 from longboat.core.jobs import Value
@@ -14,7 +14,7 @@ from longboat.engines.kubernetes.gate.departure import asks_to_save, is_due
 from longboat.engines.kubernetes.gate.resizing import writer_to_ask
 from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reachable
 from longboat.engines.kubernetes.observe.progress import awaited_members, members_of
-from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, has_moved
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.actions import Action, AskToSave, EndForSize, Resize
 from longboat.engines.kubernetes.records import expected_nodes
@@ -48,12 +48,13 @@ def dead_members(snapshot: RunSnapshot) -> list[str]:
     """Members of the attempt under way that ended in failure, were lost, or whose pods are gone."""
     state = snapshot.state
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
-    return [member for member in members_of(snapshot) if _is_dead(member, pods, snapshot)]
+    awaited = set(awaited_members(snapshot))  # once: half of a large gang may be gone
+    return [member for member in members_of(snapshot) if _is_dead(member, pods, snapshot, awaited)]
 
 
-def _is_dead(member: str, pods: dict[str, PodView], snapshot: RunSnapshot) -> bool:
+def _is_dead(member: str, pods: dict[str, PodView], snapshot: RunSnapshot, awaited: Set[str]) -> bool:
     pod = pods.get(member)
-    if pod is None and member in awaited_members(snapshot):
+    if pod is None and member in awaited:
         return False
     if pod is None:
         return bool(pods) and (snapshot.state.phase == "running" or member in snapshot.failed_nodes)
@@ -92,7 +93,7 @@ def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
 def _are_spares(left: Sequence[PodView], snapshot: RunSnapshot, first: PodEnd) -> bool:
     """Whether who is left are spares that have not heard of the end: nobody ever needed them, and they keep nothing."""
     nodes = {role.name: role.nodes for role in snapshot.record.job.roles}
-    is_natural = first.said is not None and not any(end.spares for end in first.said.restarts)
+    is_natural = first.said is not None and not has_moved(first.said, snapshot.state.attempt)
     return bool(left) and is_natural and all(pod.index >= nodes.get(pod.role, 0) for pod in left)
 
 

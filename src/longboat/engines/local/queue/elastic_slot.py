@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
+from longboat.core.errors import EngineError
 from longboat.engines.local.queue.admission import FreeResources, Ticket
 from longboat.engines.local.queue.machine import Gpu, LocalMachine
 from longboat.engines.local.queue.requests import take_gpus
 from longboat.engines.local.queue.sizes import added, gives_back, kept_gpus, room_to_grow
 from longboat.engines.local.queue.slots import SlotTicket, free_resources
-from longboat.engines.shared.files import locked
+from longboat.engines.shared.files import locked, log_line
 
 
 class ElasticSlot(SlotTicket):
@@ -28,7 +29,8 @@ class ElasticSlot(SlotTicket):
             return gives_back(self.ticket, tickets, free, _by_id(machine))
 
     def grow(self, machine: LocalMachine) -> int | None:
-        """Take what there is room for; the place of the request it holds then, None where there is no room any more."""
+        """Take what there is room for; the place of the request it holds then, None where there is no room any more, or
+        none on the disk to say so."""
         with locked(self._folder / ".lock"):
             tickets, free, locks = self._look(machine)
             try:
@@ -38,8 +40,13 @@ class ElasticSlot(SlotTicket):
                 request = self.requests[place]
                 # What it has stays its own: ranks of this attempt still use it.
                 more = take_gpus(free.gpus, added(self.ticket.request, request)) or []
-                taken = {gpu.id: locks.pop(gpu.id) for node in more for gpu in node}
-                self._hold({**self._locks, **taken}, request)
+                taken = {gpu.id: locks[gpu.id] for node in more for gpu in node}
+                try:
+                    self._hold({**self._locks, **taken}, request)
+                except EngineError as error:
+                    log_line(error.message)
+                    return None
+                locks = {id: lock for id, lock in locks.items() if id not in taken}
                 return place
             finally:
                 _close(locks)
@@ -50,7 +57,12 @@ class ElasticSlot(SlotTicket):
             request = self.requests[place]
             kept = {gpu.id for node in kept_gpus(self.ticket, request, _by_id(machine)) for gpu in node}
             _close({id: lock for id, lock in self._locks.items() if id not in kept})
-            self._hold({id: lock for id, lock in self._locks.items() if id in kept}, request)
+            locks = {id: lock for id, lock in self._locks.items() if id in kept}
+            try:
+                self._hold(locks, request)
+            except EngineError as error:  # a full disk: the ticket says more than is held, and nobody starts too early
+                log_line(error.message)
+                self._locks, self.ticket = locks, self._holding(locks, request)
 
     def gpus_per_node(self, machine: LocalMachine) -> list[tuple[Gpu, ...]] | None:
         """Of those that it holds; None where they are not enough any more: one has gone."""

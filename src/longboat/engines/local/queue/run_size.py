@@ -15,6 +15,7 @@ from longboat.engines.local.queue.elastic_slot import ElasticSlot
 from longboat.engines.local.queue.machine import Gpu, LocalMachine
 from longboat.engines.local.queue.requests import local_sizes
 from longboat.engines.local.records import LocalState
+from longboat.engines.shared.files import log_line
 from longboat.storage.checkpoints import newest_complete
 
 LOOK_S = 2.0
@@ -61,6 +62,13 @@ class RunSize:
 
     def look(self, slot: ElasticSlot, state: LocalState, now: float) -> tuple[str, int | None]:
         """Why the size is as it is or what it waits for; and the size that it is to have now, None: it stays."""
+        try:
+            return self._look(slot, state, now)
+        except EngineError as error:  # a full disk, for one: it ends no training
+            log_line(error.message)
+            return state.size_reason, None
+
+    def _look(self, slot: ElasticSlot, state: LocalState, now: float) -> tuple[str, int | None]:
         if now - self._looked >= LOOK_S and state.resizes < MOST_RESIZES:
             self._looked = now
             wanted = self._change(slot)

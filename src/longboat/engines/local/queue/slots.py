@@ -97,17 +97,22 @@ class SlotTicket:
                     return choice, []
                 request = self.requests[choice.place]
                 given = take_gpus(free.gpus, request) or []
-                self._hold({gpu.id: locks.pop(gpu.id) for node in given for gpu in node}, request)
+                taken = {gpu.id: locks[gpu.id] for node in given for gpu in node}
+                self._hold(taken, request)
+                locks = {id: lock for id, lock in locks.items() if id not in taken}
                 return choice, given
             finally:
                 for descriptor in locks.values():
                     os.close(descriptor)
 
     def _hold(self, locks: dict[str, int], request: RequestedResources) -> None:
-        """Hold these GPUs for the request. The folder is locked."""
-        self._locks = locks
-        self.ticket = msgspec.structs.replace(self.ticket, holds=True, gpus=tuple(locks), request=request)
-        self._write()
+        """Hold these GPUs for the request, once the ticket says so. The folder is locked. Raises EngineError."""
+        ticket = self._holding(locks, request)
+        write_bytes(self._path, msgspec.json.encode(ticket))
+        self._locks, self.ticket = locks, ticket
+
+    def _holding(self, locks: dict[str, int], request: RequestedResources) -> Ticket:
+        return msgspec.structs.replace(self.ticket, holds=True, gpus=tuple(locks), request=request)
 
     def change_priority(self, priority: int) -> None:
         self._change(priority=priority)

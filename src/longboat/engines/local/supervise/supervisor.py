@@ -108,7 +108,7 @@ class Supervisor(StateKeeper):
         try:
             if not self.state.attempt and (never := self._wait_for_runs()) is not None:
                 return never
-            if self._slot is None:
+            if self._slot is None or not self._slot.ticket.holds:
                 self._wait_for_turn()
             self._save(phase="recovering" if self.state.attempt else "starting", reason="")
             launchers = self._start()
@@ -223,6 +223,8 @@ class Supervisor(StateKeeper):
 
     def _wait_for_turn(self) -> None:
         job, record = self._submitted.job, self._submitted
+        if self._slot is not None:  # of an attempt that failed before it had its turn
+            self._slot.release()
         self._slot = slot = ElasticSlot(
             self.home, run=record.name, number=record.number, requests=requests_of(job), priority=job.priority,
             held=BudgetHold(self.home, record, is_new=not self.state.attempts).reason,

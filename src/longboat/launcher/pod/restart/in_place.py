@@ -13,7 +13,7 @@ import sys
 import time
 
 from ...location import entry_point
-from ...node.jsonfiles import dumps, read_json, write_json
+from ...node.jsonfiles import read_json, write_json
 from ...node.lifeline import SIGNALS
 from ...node.plan import resumed_from
 from ...ranks.state import NodeFailure
@@ -150,14 +150,8 @@ def take_over(raw: dict[str, Any]) -> dict[str, Any]:
         wait["run_timeout_s"] = max(LEAST_LEFT_S, float(wait["run_timeout_s"]) - used_s)
     ranks = [{**rank, "env": _renumbered(rank.get("env") or {}, attempt)} for rank in raw["ranks"]]
     env = _renumbered(raw["env"], attempt)
-    message = {
-        "v": termination.VERSION,
-        "node": raw["node"],
-        "attempt": attempt,
-        "began": again["began"],
-        "restarts": again["ended"][-termination.RESTARTS[-1] :],
-    }
-    termination.write(str(raw["termination"]), dumps(message).encode("ascii"))  # should we be killed
+    begun = {"node": raw["node"], "attempt": attempt, "began": again["began"], "restarts": again["ended"]}
+    termination.write(str(raw["termination"]), termination.compose_begun(begun))
     return {**raw, "attempt": attempt, "again": again, "wait": wait, "ranks": ranks, "env": env, "stdin": False}
 
 
