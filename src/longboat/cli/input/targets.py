@@ -163,7 +163,16 @@ def missing_script(script: str, arguments: Sequence[str], path: Path) -> Excepti
         import shlex
 
         return NotFound(f"no such file: {script}", hint=f"a line for the shell: {asked()} -- {shlex.quote(script)}")
-    return NotFound(f"no such file: {script}", hint=near)
+    return NotFound(f"no such file: {script}", hint=near or for_a_name(script))
+
+
+def for_a_name(word: str) -> str:
+    """A hint for who has given the name of a run, or of a sweep, in a file's place."""
+    command = asked()
+    noun, verb = ("sweep", "sweep status") if command.endswith(" sweep") else ("run", "rerun")
+    if "/" in word or "." in word:
+        return f"name a script, a job file (.yaml, .yml, .json), or a command after --: {command} -- COMMAND"
+    return f"a script, a job file or -- COMMAND is meant; of a {noun}: longboat {verb} {word}"
 
 
 def nearest_file(path: Path) -> str | None:
