@@ -57,7 +57,10 @@ def resolve(
 def asked() -> str:
     """The command that was given these words, as its user wrote it."""
     ctx = click.get_current_context(silent=True)
-    return ctx.command_path if ctx is not None else "longboat run"
+    path = ctx.command_path if ctx is not None else "longboat run"
+    return (
+        path.removesuffix(" start") if path.endswith("sweep start") else path
+    )  # nobody types it
 
 
 def from_files(words: Sequence[str]) -> list[Path]:
@@ -169,10 +172,14 @@ def missing_script(script: str, arguments: Sequence[str], path: Path) -> Excepti
 def for_a_name(word: str) -> str:
     """A hint for who has given the name of a run, or of a sweep, in a file's place."""
     command = asked()
-    noun, verb = ("sweep", "sweep status") if command.endswith(" sweep") else ("run", "rerun")
     if "/" in word or "." in word:
         return f"name a script, a job file (.yaml, .yml, .json), or a command after --: {command} -- COMMAND"
-    return f"a script, a job file or -- COMMAND is meant; of a {noun}: longboat {verb} {word}"
+    is_sweep = "sweep" in command.split()
+    return (
+        f"if {word} is a sweep: longboat sweep status {word}"
+        if is_sweep
+        else f"if {word} is a run: longboat rerun {word}"
+    )
 
 
 def nearest_file(path: Path) -> str | None:

@@ -104,7 +104,7 @@ def _commands(key: str, node: YamlNode, draft: ImportDraft) -> None:
 
 
 def _interpolated(script: str, source: str, draft: ImportDraft) -> str:
-    """`${{ secrets.NAME }}` becomes a variable that has the secret, `${{ run.args }}` what follows `--` of a job file."""
+    """`${{ secrets.NAME }}` becomes a variable that has the secret, `${{ run.args }}` what follows `--` of a file."""
 
     def meaning(match: re.Match[str]) -> str:
         space, _, name = match[1].partition(".")
