@@ -9,6 +9,8 @@ const TOP = 38
 const BOTTOM = 268
 const LOG_SPREAD = 20 // a range of positive values wider than this reads better on a logarithmic axis
 
+const APART = 13 / (BOTTOM - TOP) // of two labels on one axis: lines of 11 px, else one hides the other
+
 /** How a value becomes a place on its axis: numbers along a scale, words in their order. `range`: as the sweep has it. */
 export function axisOf(name, values, range) {
   const known = values.filter((given) => given !== null && given !== undefined)
@@ -27,7 +29,8 @@ export function axisOf(name, values, range) {
   const place = (given) => (given == null ? null : high === low ? 0.5 : (scale(given) - scale(low)) / (scale(high) - scale(low)))
   const invert = (share) => back(scale(low) + share * (scale(high) - scale(low)))
   const distinct = [...new Set(known)].sort((a, b) => a - b)
-  const ticks = distinct.length <= 6 ? distinct.map((given) => [place(given), value(given)]) : [0, 0.25, 0.5, 0.75, 1].map((share) => [share, value(declared && Number.isInteger(low) && Number.isInteger(high) && high - low > 4 ? Math.round(invert(share)) : invert(share))])
+  const apart = distinct.every((given, at) => !at || place(given) - place(distinct[at - 1]) >= APART)
+  const ticks = distinct.length <= 6 && apart ? distinct.map((given) => [place(given), value(given)]) : [0, 0.25, 0.5, 0.75, 1].map((share) => [share, value(declared && Number.isInteger(low) && Number.isInteger(high) && high - low > 4 ? Math.round(invert(share)) : invert(share))])
   return { name, place, ticks, words: null, invert, low, high }
 }
 
