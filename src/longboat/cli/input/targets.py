@@ -58,9 +58,7 @@ def asked() -> str:
     """The command that was given these words, as its user wrote it."""
     ctx = click.get_current_context(silent=True)
     path = ctx.command_path if ctx is not None else "longboat run"
-    return (
-        path.removesuffix(" start") if path.endswith("sweep start") else path
-    )  # nobody types it
+    return path.removesuffix(" start") if path.endswith("sweep start") else path  # nobody types it
 
 
 def from_files(words: Sequence[str]) -> list[Path]:
