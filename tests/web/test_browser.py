@@ -46,6 +46,7 @@ for step in range(2000):
     print("trains, step", step, flush=True)
     time.sleep(0.1)
 """
+SAVES = "import longboat\nwith longboat.checkpoint(7) as folder:\n    open(f'{folder}/weights', 'w').close()\n"
 RAISES = 'print("before it", flush=True)\nraise ValueError("the loss is NaN")\n'
 
 
@@ -140,6 +141,34 @@ def test_stop_is_asked_first_and_remove_too(page: Any, dashboard: Dashboard) -> 
     dialog.get_by_role("button", name="Remove", exact=True).click()
     page.get_by_role("heading", name="Runs", exact=True).wait_for()
     row_of(page, "long").wait_for(state="detached")
+
+
+def test_a_start_is_asked_first(page: Any, dashboard: Dashboard) -> None:
+    """A key is pressed quickly, and what it starts takes machines."""
+    dashboard.run("saved", SAVES)
+    dashboard.wait_for("saved", "succeeded")
+    open_page(page, "runs?q=saved")
+    row_of(page, "saved").get_by_text("succeeded").wait_for()
+    dialog = page.get_by_role("dialog")
+    page.keyboard.press("j")
+    page.keyboard.press("r")
+    dialog.get_by_text("A new run of the same job and code: 1 node.", exact=True).wait_for()
+    page.keyboard.press("Enter")  # on Cancel
+    dialog.wait_for(state="detached")
+    open_page(page, "run/local/saved")
+    page.get_by_role("button", name="Resume from step-7").click()
+    dialog.get_by_text("begins with step-7: 1 node.").wait_for()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    assert [row["name"] for row in dashboard.rows() if row["job"] == "saved"] == ["saved"]
+    for button in ("Run again", "Resume"):
+        page.get_by_role("button", name=button).click()
+        dialog.get_by_role("button", name=button, exact=True).click()
+        page.locator(".toast").get_by_text("is submitted").last.wait_for()
+        dialog.wait_for(state="detached")
+    dashboard.wait_for("saved-3", "succeeded")
+    begun = dashboard.status("saved-3")["attempts"][0]["resumed_from"]
+    assert begun and begun.endswith("step-7") and not dashboard.status("saved-2")["attempts"][0]["resumed_from"]
 
 
 def test_ten_thousand_runs(page: Any) -> None:
@@ -339,7 +368,12 @@ def test_what_if_replays_a_trace_while_sliders_move(page: Any) -> None:
     panel.get_by_text("as it is").nth(2).wait_for()
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)])
+BEYOND = "[...document.querySelectorAll('.top button')].some(each => each.getBoundingClientRect().right > innerWidth)"
+"""Whether a button of the bar at the top is cut off: it clips, so the page does not scroll for it."""
+SCREENS = [("light", 1440), ("dark", 1440), ("light", 768), ("light", 390), ("dark", 390)]
+
+
+@pytest.mark.parametrize(("theme", "width"), SCREENS)
 def test_every_page_is_accessible_and_fits(page: Any, theme: str, width: int) -> None:
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 844})
@@ -350,6 +384,6 @@ def test_every_page_is_accessible_and_fits(page: Any, theme: str, width: int) ->
         settle(page, path)
         result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         problems += [f"{path}: {found['id']}: {found['nodes'][0]['html'][:200]}" for found in result["violations"]]
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            problems.append(f"{path}: scrolls sideways")
+        if page.evaluate(f"document.documentElement.scrollWidth > innerWidth || {BEYOND}"):
+            problems.append(f"{path}: is too wide")
     assert not problems, "\n".join(problems)

@@ -74,7 +74,8 @@ def test_a_run_of_a_cluster_from_its_start_to_its_end(browser: Any, dashboard: T
         page.locator(".run-head").get_by_text("failed", exact=True).wait_for()
         assert "SIGKILL" in page.locator("#why").inner_text()
 
-        page.get_by_role("button", name="Run again").click()  # started in the page's sight
+        page.get_by_role("button", name="Run again").click()
+        page.get_by_role("dialog").get_by_role("button", name="Run again").click()  # started in the page's sight
         page.locator(".toast").get_by_role("link", name="Show").click()
         page.locator(".run-head").get_by_text("running", exact=True).wait_for()
         again = page.get_by_role("heading", level=1).inner_text()

@@ -94,13 +94,16 @@ AXES = """async () => {
   const wide = [0.001, 0.4]
   return [axisOf("drop", wide, { min: 0, max: 0.5 }).place(0.25),
     axisOf("lr", wide, { min: 1e-4, max: 1, log: true }).place(0.01),
-    axisOf("loss", wide).place(0.02), axisOf("words", ["b", "a", "c"], ["b", "a", "c"]).place("b")]
+    axisOf("loss", wide).place(0.02), axisOf("words", ["b", "a", "c"], ["b", "a", "c"]).place("b"),
+    axisOf("near", [1, 10, 10.2]).ticks.map(([at]) => at), axisOf("far", [1, 5, 10]).ticks.map(([, word]) => word)]
 }"""
 
 
 def test_a_sweep_of_many_trials(page: Any) -> None:
     """Axes are as its space has them; the best trials are drawn, all of them when they are asked for."""
-    assert page.evaluate(AXES) == pytest.approx([0.5, 0.5, 0.5, 0.5])
+    *places, near, far = page.evaluate(AXES)
+    assert places == pytest.approx([0.5, 0.5, 0.5, 0.5])
+    assert (near, far) == ([0, 0.25, 0.5, 0.75, 1], ["1", "5", "10"]), "labels that would cover each other give way"
     kept = page.evaluate("fetch('api/sweeps/local/tried').then(answer => answer.json())")
     trial = kept["trials"][0]
     many = [{**trial, "trial": at, "run": f"many-t{at}", "metric": float(at)} for at in range(1, 301)]

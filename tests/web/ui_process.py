@@ -88,8 +88,12 @@ class Dashboard:
         done = self.longboat("sweep", "-n", "tried", "--param", "lr=0.1,0.3", "-q", "tried.py")
         assert done.returncode == 0, done.stderr
 
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(self.longboat("ps", "-a", "-o", "json").stdout or "[]")
+        return rows
+
     def remove_runs(self) -> None:
-        for row in json.loads(self.longboat("ps", "-a", "-o", "json").stdout or "[]"):
+        for row in self.rows():
             self.longboat("rm", row["name"], "--force", "--yes")
 
     def status(self, name: str) -> dict[str, Any]:

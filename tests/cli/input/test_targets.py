@@ -154,6 +154,8 @@ def test_job_files_merge(cwd: Path) -> None:
     ("words", "kind", "hint"),
     [
         (["trian.py"], NotFound, "did you mean train.py?"),
+        (["digits-2"], NotFound, "if digits-2 is a run: longboat rerun digits-2"),
+        (["nowhere/x.py"], NotFound, "a command after --: longboat run -- COMMAND"),
         (["sub"], UsageError, "longboat run sub/job.yaml"),
         (["sh", "-c", "x"], UsageError, "longboat run -- sh -c x"),
     ],

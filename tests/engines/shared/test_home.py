@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from longboat.core.errors import EngineError, NotFound, UsageError
-from longboat.engines.shared.home import Home, check_run_id
+from longboat.engines.shared.home import Home, check_run_id, current_user
 
 
 def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +53,14 @@ def test_the_home_is_the_owners(tmp_path: Path) -> None:
     home.prepare()
     assert home.root.stat().st_mode & 0o777 == 0o700
     assert home.root.stat().st_uid == os.getuid()
+
+
+def test_the_owner_of_a_run_is_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """People who share an account name themselves; without a name it is the account."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert current_user() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setenv("USER", "lab")
+    assert current_user() == "lab"
+    monkeypatch.setenv("LOGNAME", "anna")
+    assert current_user() == "anna"

@@ -101,7 +101,15 @@ SKYPILOT: list[tuple[str, dict[str, Any], set[str]]] = [
 DSTACK: list[tuple[str, dict[str, Any], set[str]]] = [
     ("commands: [python train.py]", {"run": "python train.py"}, set()),
     ("commands: [a, b]", {"run": "set -e\na\nb"}, set()),
-    ("commands: ['python t.py ${{ run.args }}']", {"run": "python t.py"}, {"commands"}),
+    ("commands: ['python t.py ${{ run.args }}']", {"run": 'python t.py "$@"'}, set()),
+    ("commands: ['a', 'b ${{run.args}} c']", {"run": 'set -e\na\nb "$@" c'}, set()),
+    (
+        "commands: ['source x && t ${{ run.args }}']",
+        {"run": ["bash", "-c", 'source x && t "$@"', "bash"]},
+        set(),
+    ),
+    ("""commands: ['sh -c "t ${{ run.args }}"']""", {"run": 'sh -c "t "'}, {"commands"}),
+    ("setup: ['t ${{ run.args }}']", {"setup": "t"}, {"setup"}),
     (
         "commands: ['login ${{ secrets.hub }} x']",
         {"run": "login ${hub} x", "secrets": {"hub": {"store": "hub"}}},

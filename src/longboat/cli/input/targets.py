@@ -57,7 +57,8 @@ def resolve(
 def asked() -> str:
     """The command that was given these words, as its user wrote it."""
     ctx = click.get_current_context(silent=True)
-    return ctx.command_path if ctx is not None else "longboat run"
+    path = ctx.command_path if ctx is not None else "longboat run"
+    return path.removesuffix(" start") if path.endswith("sweep start") else path  # nobody types it
 
 
 def from_files(words: Sequence[str]) -> list[Path]:
@@ -163,7 +164,20 @@ def missing_script(script: str, arguments: Sequence[str], path: Path) -> Excepti
         import shlex
 
         return NotFound(f"no such file: {script}", hint=f"a line for the shell: {asked()} -- {shlex.quote(script)}")
-    return NotFound(f"no such file: {script}", hint=near)
+    return NotFound(f"no such file: {script}", hint=near or for_a_name(script))
+
+
+def for_a_name(word: str) -> str:
+    """A hint for who has given the name of a run, or of a sweep, in a file's place."""
+    command = asked()
+    if "/" in word or "." in word:
+        return f"name a script, a job file (.yaml, .yml, .json), or a command after --: {command} -- COMMAND"
+    is_sweep = "sweep" in command.split()
+    return (
+        f"if {word} is a sweep: longboat sweep status {word}"
+        if is_sweep
+        else f"if {word} is a run: longboat rerun {word}"
+    )
 
 
 def nearest_file(path: Path) -> str | None:

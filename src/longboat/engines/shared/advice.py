@@ -48,6 +48,8 @@ GPU_MEMORY = ("CUDA out of memory", "HIP out of memory", "CUDA_ERROR_OUT_OF_MEMO
 """As PyTorch, the drivers and XLA say that a GPU has no memory left."""
 
 INSTALL = "install "
+_BASH_WORD = lazy_pattern(r": (source|\[\[|pushd|popd|shopt|declare): (?:command )?not found")
+"""As a plain shell says that it does not know a word of bash."""
 _MODULE = lazy_pattern(r"ModuleNotFoundError: No module named '(\w+)")
 
 
@@ -84,6 +86,10 @@ def _by_words(status: RunStatus, failure: Failure) -> str | None:
     if any(NO_SPACE in text for text in said):
         return "a disk or a quota was full: `df -h` and `df -i` show which; free some space, or write less"
     if failure.exit_code == 127:
+        word = next((match[1] for text in said if (match := _BASH_WORD.search(text))), None)
+        if word is not None:
+            instead = "write `. FILE`, or" if word == "source" else "write"
+            return f"text in `run` is for /bin/sh, and {word} is a word of bash: {instead} `run: [bash, -c, '...']`"
         return "the command was not found: check `run` and `setup`"
     if failure.exit_code == 126:
         return "the command is not executable: `chmod +x` it, or name its interpreter: `python FILE`, `sh FILE`"

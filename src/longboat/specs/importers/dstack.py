@@ -38,7 +38,7 @@ _LOST = {
     "fleets": "the engine decides where a run goes",
     "reservation": "a property of the cluster",
     "spot_policy": "whether machines are preemptible is a property of the cluster",
-    "max_price": "Longboat knows no prices",
+    "max_price": "prices limit no run; budgets do",
     "creation_policy": "a property of the cluster",
     "idle_duration": "a property of the cluster",
     "utilization_policy": "not supported; stall ends a run that makes no progress",
@@ -104,18 +104,26 @@ def _commands(key: str, node: YamlNode, draft: ImportDraft) -> None:
 
 
 def _interpolated(script: str, source: str, draft: ImportDraft) -> str:
-    """`${{ secrets.NAME }}` becomes a variable that has the secret; nothing else can be known here."""
+    """`${{ secrets.NAME }}` becomes a variable that has the secret, `${{ run.args }}` what follows `--` of a file."""
 
     def meaning(match: re.Match[str]) -> str:
         space, _, name = match[1].partition(".")
         if space == "secrets" and name.isidentifier():
             draft.put("secrets", name, {"store": name}, source=source)
             return f"${{{name}}}"
-        why = "write the arguments into the command" if match[1] == "run.args" else "it has no counterpart"
+        if match[1] == "run.args" and source == "commands" and _is_word(script, match):
+            return '"$@"'
+        why = 'write "$@" where arguments belong' if match[1] == "run.args" else "it has no counterpart"
         draft.lost(source, f"{match[0]} was taken out: {why}")
         return ""
 
     return "\n".join(line.rstrip() for line in _INTERPOLATION.sub(meaning, script).split("\n"))
+
+
+def _is_word(script: str, match: re.Match[str]) -> bool:
+    """Whether a match stands by itself, outside of quotes: within them `"$@"` would end them."""
+    before, after = script[: match.start()], script[match.end() :]
+    return before[-1:].isspace() and (after[:1] or " ").isspace() and not any(before.count(each) % 2 for each in "'\"")
 
 
 def _env(node: YamlNode, draft: ImportDraft) -> None:

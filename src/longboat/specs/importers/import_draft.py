@@ -71,7 +71,8 @@ class ImportDraft:
             return
         text = _readable(text)
         if name == "run" and _BASH.search(text):
-            self.set(name, ["bash", "-c", text], source=source)
+            own_name = ["bash"] if '"$@"' in text else []  # else the first argument would be taken for $0
+            self.set(name, ["bash", "-c", text, *own_name], source=source)
         elif _BASH.search(text):
             import shlex
 

@@ -193,6 +193,9 @@ def test_a_word_that_is_nearly_a_subcommand(longboat: Longboat, word: str, meant
     said = longboat("sweep", word, code=202).err
     assert f"no subcommand and no file '{word}'\nhint: longboat sweep {meant}\n" in said
     assert "no such file: train" in longboat("sweep", "train", code=202).err
+    said = longboat("sweep", "race-9", code=202).err
+    assert "no such file: race-9\nhint: if race-9 is a sweep: longboat sweep status race-9\n" in said
+    assert "after --: longboat sweep -- COMMAND\n" in longboat("sweep", "nowhere/race.yaml.txt", code=202).err
 
 
 def test_ctrl_c_stops_the_sweep(project: Longboat) -> None:

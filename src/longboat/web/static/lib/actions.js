@@ -1,4 +1,4 @@
-// Stop, retry, resume and remove, each with what it costs; what cannot be undone is asked first.
+// Stop, retry, resume and remove: each is asked first, with what it costs.
 import { get, post, runPath } from "./api.js"
 import { count, hours, money, plural, span } from "./format.js"
 import { html, useState } from "./html.js"
@@ -44,7 +44,7 @@ async function remove(rows, purge) {
   }
 }
 
-export async function again(row, how) {
+async function again(row, how) {
   try {
     const made = await post(`${runPath(row.cluster, row.id)}/${how}`)
     toast(`${made.id} is submitted`, { icon: "succeeded", kind: "ok", link: runHref(made) })
@@ -138,11 +138,26 @@ function RemoveDialog({ rows, close }) {
   </${Dialog}>`
 }
 
+/** A new run takes machines, and a key is pressed quickly. */
+function AgainDialog({ action, rows: [row], close }) {
+  const price = (gpuHour(row.cluster) || 0) * (row.gpus || 0)
+  const resumes = action === "resume"
+  const act = () => {
+    close()
+    again(row, action)
+  }
+  const acts = html`<button class="btn" data-focus onClick=${close}>Cancel</button>
+    <button class="btn primary" onClick=${act}>${resumes ? "Resume" : "Run again"}</button>`
+  return html`<${Dialog} title=${resumes ? `Resume ${row.name}?` : `Run ${row.name} again?`} onClose=${close} acts=${acts}>
+    <p class="soft">A new run of the same job and code${resumes ? ` begins with ${checkpointName(row)}` : ""}: ${plural(row.nodes || 1, "node")}${row.gpus ? `, ${plural(row.gpus, "GPU")}` : ""}${price ? `, about ${money(price)} an hour` : ""}.</p>
+  </${Dialog}>`
+}
+
 export function Actions() {
   const [asked, setAsked] = useState(null)
   draw = setAsked
   if (!asked || !asked.rows.length) return null
   const close = () => setAsked(null)
-  const Kind = { stop: StopDialog, remove: RemoveDialog, stopSweep: StopSweepDialog }[asked.action]
-  return html`<${Kind} rows=${asked.rows} close=${close} />`
+  const Kind = { stop: StopDialog, remove: RemoveDialog, stopSweep: StopSweepDialog, retry: AgainDialog, resume: AgainDialog }[asked.action]
+  return html`<${Kind} action=${asked.action} rows=${asked.rows} close=${close} />`
 }

@@ -1,5 +1,5 @@
 // One run: what it does and why, its phases, curves, ranks, post-mortem, log; attempts, checkpoints and commands beside.
-import { again, ask, isEnded } from "../lib/actions.js"
+import { ask, isEnded } from "../lib/actions.js"
 import { get, runPath } from "../lib/api.js"
 import { bytes, capital, clock, count, hours, money, now, plural, seconds, span, utc, value } from "../lib/format.js"
 import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js"
@@ -41,8 +41,8 @@ function Head({ data, row }) {
       <div class="title"><h1>${row.name}</h1><${Phase} phase=${row.phase} big /><span class="soft">${soft}</span></div>
       <div class="acts">
         <button class="btn" onClick=${() => copy(commands.reproduce)}><${Icon} name="copy" />Copy command</button>
-        ${may.retry && html`<button class="btn" onClick=${() => again(row, "retry")}>Run again</button>`}
-        ${may.resume && html`<button class="btn" onClick=${() => again(row, "resume")}>Resume${row.checkpoint ? ` from ${checkpointName(row)}` : ""}</button>`}
+        ${may.retry && html`<button class="btn" aria-haspopup="dialog" onClick=${() => ask("retry", [row])}>Run again</button>`}
+        ${may.resume && html`<button class="btn" aria-haspopup="dialog" onClick=${() => ask("resume", [row])}>Resume${row.checkpoint ? ` from ${checkpointName(row)}` : ""}</button>`}
         ${may.stop && html`<button class="btn" aria-haspopup="dialog" onClick=${() => ask("stop", [row])}>Stop<kbd>s</kbd></button>`}
         ${may.remove && html`<button class="btn" aria-haspopup="dialog" onClick=${() => ask("remove", [row])}>Remove</button>`}
       </div>

@@ -1,5 +1,5 @@
 // All runs of all places: filter, order, groups, choice. Ten thousand rows cost as much as thirty.
-import { again, ask, isEnded } from "../lib/actions.js"
+import { ask, isEnded } from "../lib/actions.js"
 import { count, hours, money, plural } from "../lib/format.js"
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js"
 import { useKeys } from "../lib/keys.js"
@@ -208,7 +208,7 @@ export default function Runs({ route }) {
     { keys: ["s"], label: "stop, asks first", hint: "stop", run: () => may(null, () => ask("stop", targets.filter((row) => !isEnded(row)))) },
     { keys: ["l"], label: "logs", hint: "logs", run: on((row) => go(runHref(row, { show: "log" }))) },
     { keys: ["e"], label: "explain", run: on((row) => go(runHref(row, { show: "why" }))) },
-    { keys: ["r"], label: "run again", run: on((row) => may(row, () => again(row, "retry"))) },
+    { keys: ["r"], label: "run again, asks first", run: on((row) => may(row, () => (isEnded(row) ? ask("retry", [row]) : toast(`${row.name} has not ended`)))) },
     { keys: ["c"], label: "copy command", run: on((row) => copy(`longboat status ${row.name}${row.engine === "local" ? "" : ` --on ${clusterTitle(row.cluster)}`}`)) },
     { keys: ["1", "2", "3", "4", "5", "6", "7"], shown: ["1 to 7", "0"], label: "phase, all", run: (pressed) => setQuery({ phase: PHASES[Number(pressed) - 1] }) },
     { keys: ["0"], run: () => setQuery({ phase: "" }) },
