@@ -85,6 +85,7 @@ def test_pools(tmp_path: Path) -> None:
     assert held["config"]["reservationAffinity"]["values"] == ["mine"]
     assert (cluster["network"], cluster["subnetwork"]) == ("research", "nodes")
     assert cluster["resourceLabels"] == {"team": "vision", "longboat-cluster": "lab"}
+    assert cluster["addonsConfig"]["gcpFilestoreCsiDriverConfig"]["enabled"], "claims of many machines"
 
 
 def test_every_gpu_of_the_table_has_a_name() -> None:

@@ -54,6 +54,8 @@ def make_request(cluster: str, spec: CloudSpec, table: MachineTable, project: st
         "nodePools": [_pool(spec, pool, table.machines[pool.type]) for pool in spec.pools],
         "resourceLabels": {**dict(spec.tags), CLUSTER_LABEL: cluster},
         "shieldedNodes": {"enabled": True},
+        # GKE leaves it off; without it no claim can be mounted by many machines, and it costs nothing by itself.
+        "addonsConfig": {"gcpFilestoreCsiDriverConfig": {"enabled": True}},
     }
     places = (("network", spec.network.name), ("subnetwork", spec.network.subnet))
     body |= {key: name for key, name in places if name is not None}
