@@ -186,22 +186,6 @@ def at_present(record: Record, state: State) -> Record:
     return msgspec.structs.replace(record, job=job)
 
 
-def replaced_nodes(record: Record, state: State) -> list[tuple[int, str]]:
-    """Attempts, each with a node whose pod of that time is gone: a later attempt in these pods has another one there.
-
-    Others write what is read here: no name counts that is not one of the job's nodes.
-    """
-    gone: set[tuple[int, str]] = set()
-    first = 0
-    for attempt in sorted(state.attempts, key=lambda known: known.number):
-        if attempt.restart != "in-place":
-            first = attempt.number
-        names = set(attempt.replaced) & set(expected_nodes(record.job)) if attempt.replaced else set()
-        before = [known.number for known in state.attempts if first <= known.number < attempt.number]
-        gone |= {(number, name) for number in before for name in names}
-    return sorted(gone)
-
-
 def is_chained(record: Record, state: State) -> bool:
     """Whether it waits for other runs: it is no candidate of the gate, and holds nothing."""
     return bool(record.after) and not state.released and not state.is_final

@@ -114,6 +114,12 @@ def test_of_each_node_that_a_pod_was_lost_for() -> None:
         assert absent(RECORD, state, *rest) == [(number, "worker-1")]
 
 
+def test_names_that_are_none_of_the_job_s_do_not_count() -> None:
+    state = state_with(*attempts(None, ("../../../secret-0", "worker-9", "")))
+    assert absent(RECORD, state, over(0, 1), over(1, 1)) == []
+    assert {node for _, node in absent(RECORD, state)} == {"worker-0", "worker-1"}
+
+
 def test_spares_have_the_nodes_that_they_took() -> None:
     roles = (Role(name="worker", run="x", nodes=2, spares=1),)
     run = record(Job(name="train", roles=roles, ends=("worker",), retries=Retries(count=3)))

@@ -15,7 +15,7 @@ from longboat.engines.kubernetes.observe.restarts import attempts_of_pods, with_
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import outcome_of
 from longboat.engines.kubernetes.reconcile.decide import decide
-from longboat.engines.kubernetes.records import Record, State, replaced_nodes
+from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.status import make_status
 from longboat.engines.shared.explanations import restart_words
 from longboat.storage.fences import Fenced, check
@@ -123,11 +123,6 @@ def test_an_attempt_for_which_one_pod_was_replaced() -> None:
     assert words == "worker-1 replaced, the others restarted in place 1.0 s after the failure"
     state = State(attempts=attempts)
     assert state.restarted_in(0) == [1, 2] and state.is_in_place(2)
-    assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1")]
-    later = Attempt(number=3, started=50.0, restart="new")
-    forged = Attempt(number=4, started=60.0, restart="in-place", replaced=("../../../secret-0", "worker-0"))
-    state = State(attempts=(*attempts, later, forged))
-    assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1"), (3, "worker-0")]
     answer = checked({"attempt": 2, "began": 30.5, "restarts": earlier, "ranks": {}})
     assert attempts_of_pods(snapshot_of_pods(), {"worker-0": answer}).earlier[1].replaced == ("worker-1",)
 
