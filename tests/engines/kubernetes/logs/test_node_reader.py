@@ -82,6 +82,11 @@ def test_all_of_it_was_rotated_away() -> None:
     assert keys(node_log(Cluster(), copies, pod_with({"0.out": 2}))) == [("0.out", 0), ("0.out", 1)]
 
 
+def test_streams_of_a_copy_that_the_pod_has_not_told_of_are_another_pod_s() -> None:
+    copies = Copies(**{"0_out": 5, "1_out": 2})
+    assert keys(node_log(Cluster("1.out 0"), copies, pod_with({"1.out": 2}))) == [("1.out", 0), ("1.out", 1)]
+
+
 def test_after_a_gap_the_other_streams_are_looked_for_whatever_the_age() -> None:
     copies = Copies(**{"0_out": 2, "1_out": 2})
     log = node_log(Cluster("1.out 1"), copies, pod_with(None))
