@@ -130,6 +130,7 @@ class State(Stored, frozen=True):
     attempt: int = 0  # whose pods, Jobs and other objects are the latest; those before and after may share them
     attempts: tuple[Attempt, ...] = ()
     restarts: int = 0  # so many times these pods are known to have been restarted in place
+    restarted: tuple[Attempt, ...] = ()  # these attempts, as pods told that have ended while others are being stopped
     not_before: float = 0.0  # the next attempt waits until then
     gate: Gate = Gate()
     released: bool = False  # the runs that it starts after have succeeded

@@ -18,6 +18,7 @@ from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.status import make_status
 from longboat.engines.shared.explanations import restart_words
+from longboat.engines.shared.stop_request import StopRequest
 from longboat.storage.fences import Fenced, check
 
 EARLIER = [
@@ -186,3 +187,42 @@ def test_a_forged_record_makes_no_endless_list() -> None:
     assert len(with_restarts(snapshot.state.attempts, pods)) <= 1001
     forged = State(attempts=(Attempt(number=10**15, started=1.0, restart="in-place"),))
     assert forged.number == 1 and forged.restarted_in(0) == [10**15]
+
+
+def stopped(snapshot: RunSnapshot, **fields: Any) -> State:
+    """The state after a turn of a run that is being stopped, which has been told."""
+    told = msgspec.structs.replace(snapshot.state, told=40.0, told_when=40.0)
+    asked = msgspec.structs.replace(snapshot, stop=StopRequest(at=40.0), **{"state": told, **fields})
+    return decide(asked, 50.0).state or asked.state
+
+
+def test_a_stop_that_deletes_the_pods_keeps_what_those_told_that_ended_first() -> None:
+    """Launchers could not be reached. All pods are gone before anybody looks again."""
+    both = snapshot_of_pods(said("worker-0"), said("worker-1", exit_code=143))
+    going = msgspec.structs.replace(both.pods[0], end=None)
+    noted = stopped(both, pods=(going, both.pods[1]))
+    assert (noted.phase, noted.restarts, [each.number for each in noted.restarted]) == ("running", 2, [0, 1, 2])
+    assert stopped(both, state=noted, pods=(going, both.pods[1])) == noted, "nothing to be written again"
+    gone = stopped(both, state=noted, pods=())
+    rows = [(each.number, each.started, each.running, each.ended) for each in gone.attempts]
+    assert rows == [(0, 5.0, None, 20.0), (1, 20.5, 21.0, 30.0), (2, 30.5, 31.0, 50.0)]
+    failures = [each.failure and (each.failure.exit_code, each.failure.rank and each.failure.rank.rank)
+                for each in gone.attempts]  # fmt: skip
+    assert (gone.phase, failures, gone.restarted) == ("stopped", [(5, 1), (137, 0), None], ())
+    assert [each.number for each in stopped(both, pods=()).attempts] == [0], "nobody has told"
+
+
+def test_what_was_noted_of_pods_that_restarted_once_more_as_they_were_deleted() -> None:
+    """The first that is taken away has the others restart, and none of their ranks starts any more."""
+    first = snapshot_of_pods(
+        said("worker-0"), said("worker-1", attempt=1, began=20.5, started=21.0, restarts=EARLIER[:1])
+    )
+    going = msgspec.structs.replace(first.pods[0], end=None)
+    noted = stopped(first, pods=(going, first.pods[1]))
+    assert [(each.number, each.ended) for each in noted.restarted] == [(0, 20.0), (1, None)]
+    late = snapshot_of_pods(said("worker-0", started=None), said("worker-1"))
+    noted = stopped(late, state=noted, pods=(late.pods[0], msgspec.structs.replace(late.pods[1], end=None)))
+    gone = stopped(late, state=noted, pods=())
+    assert [(each.number, each.ended) for each in gone.attempts] == [(0, 20.0), (1, 30.0)]
+    alone = stopped(late, state=msgspec.structs.replace(noted, restarted=noted.restarted[:2]), pods=())
+    assert [each.number for each in alone.attempts] == [0, 1]

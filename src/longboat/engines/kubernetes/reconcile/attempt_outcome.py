@@ -214,7 +214,7 @@ def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, ha
         )
         if attempt.number == had.last
         else attempt
-        for attempt in with_restarts(state.attempts, had, is_last=is_attempt)
+        for attempt in with_restarts(state.attempts, had, is_last=is_attempt, noted=state.restarted)
     )
     if had.is_restarted:
         starts = [end.running for end in had.earlier.values() if end.attempt == had.first and end.running]
@@ -222,6 +222,7 @@ def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, ha
         state,
         attempts=attempts,
         restarts=had.last - had.first,
+        restarted=(),
         started=min(starts, default=None) if state.attempt == 0 and starts else state.started,
         checkpoint=checkpoint or state.checkpoint,
         step=state.step if step is None else step,

@@ -26,7 +26,7 @@ from longboat.engines.kubernetes.observe.node_loss import (
     with_losses,
 )
 from longboat.engines.kubernetes.observe.progress import Progress, awaited_members, members_of, progress_of
-from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
+from longboat.engines.kubernetes.observe.restarts import attempts_of_pods, with_noted
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
     Action,
@@ -309,7 +309,7 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     state, job = snapshot.state, snapshot.record.job
     grace = job.grace_s if snapshot.stop.grace_s is None else snapshot.stop.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
-    noted = _replace(state, reason="is being stopped")
+    noted = with_noted(_replace(state, reason="is being stopped"), snapshot)
     awaited = awaited_members(snapshot)
     members = members_of(snapshot)
     have_started = all(node in awaited or (node in pods and pods[node].is_started) for node in members)
