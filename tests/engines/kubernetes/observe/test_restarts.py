@@ -209,6 +209,7 @@ def test_a_stop_that_deletes_the_pods_keeps_what_those_told_that_ended_first() -
     failures = [each.failure and (each.failure.exit_code, each.failure.rank and each.failure.rank.rank)
                 for each in gone.attempts]  # fmt: skip
     assert (gone.phase, failures, gone.restarted) == ("stopped", [(5, 1), (137, 0), None], ())
+    assert gone.exit_code is None, "that of ranks that were stopped, not of a failure before"
     assert [each.number for each in stopped(both, pods=()).attempts] == [0], "nobody has told"
 
 
@@ -224,5 +225,14 @@ def test_what_was_noted_of_pods_that_restarted_once_more_as_they_were_deleted() 
     noted = stopped(late, state=noted, pods=(late.pods[0], msgspec.structs.replace(late.pods[1], end=None)))
     gone = stopped(late, state=noted, pods=())
     assert [(each.number, each.ended) for each in gone.attempts] == [(0, 20.0), (1, 30.0)]
+    assert gone.exit_code == 137, "between two attempts that of the last failure stays"
     alone = stopped(late, state=msgspec.structs.replace(noted, restarted=noted.restarted[:2]), pods=())
     assert [each.number for each in alone.attempts] == [0, 1]
+
+
+def test_a_restart_that_the_stop_itself_brought_about_gives_no_exit_code() -> None:
+    """The first launcher whose pod the stop deletes believes that it is taken away."""
+    ended = [EARLIER[0], {**EARLIER[1], "exit_code": 208, "cause": "preemption", "rank": None}]
+    fields: dict[str, Any] = {"restarts": ended, "started": None, "exit_code": 208, "cause": "preemption"}
+    state = stopped(snapshot_of_pods(said("worker-0", **fields), said("worker-1", **fields), code=1))
+    assert (state.phase, state.exit_code, [each.number for each in state.attempts]) == ("stopped", None, [0, 1])

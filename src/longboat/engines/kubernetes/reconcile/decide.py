@@ -362,8 +362,7 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
         again = resized(state, pods.last, now)
         return Decision(state=again, actions=_earlier(msgspec.structs.replace(snapshot, state=again)), again_at=now)
     if verdict.how == "stopped" or failure is None:
-        earlier = [attempt.failure for attempt in state.attempts if attempt.failure is not None]
-        code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
+        code = verdict.code_when_stopped(state.attempts, pods)
         return _finished(snapshot, now, "stopped", code, stop_note(state.started if code is None else now))
     # A restart in place that did not come together costs no retry: the same attempt gets new pods.
     number = pods.last if is_anew else pods.last + 1
