@@ -219,7 +219,7 @@ class RunLogs:
 
     def vanished(self, live: LiveLogs) -> Iterator[LogLine]:
         """The end of the logs of pods that were deleted while they were followed."""
-        told: set[str] = set()
+        notices: set[str] = set()
         for log in live.unfinished:
             for number, node, seen in self._seen_of(log):
                 try:
@@ -230,13 +230,15 @@ class RunLogs:
                     yield from merged([self._line(line, log) for line in log.log.unshown(new)], self._query)
                 except LongboatError as error:
                     notice = f"the end of the log of {log.node} cannot be read from the storage: {error.message}"
-                if notice and notice not in told:
-                    told.add(notice)
+                if notice and notice not in notices:
+                    notices.add(notice)
                     self._notice(notice)
 
     def _seen_of(self, log: NodeLog) -> Iterator[tuple[int, str, dict[str, int]]]:
         """What was seen of a pod's log: by attempt, with the node that it played there. Without a storage all of it is
-        looked for at once."""
+        looked for at once. Of a successor without ranks nothing: what copies have is of the pod before it."""
+        if log.is_successor and not any(place_of(key)[0] >= 0 for key in log.log.seen):
+            return
         if self._record.storage is None:
             yield log.attempt, log.node, log.log.seen
             return

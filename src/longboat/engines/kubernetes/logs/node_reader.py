@@ -72,6 +72,7 @@ class NodeLog:
         self, client: Client, namespace: str, pod: PodView, query: LogQuery, copies: LogSources, given: GivenLines
     ) -> None:
         self.uid = pod.uid
+        self.is_successor = pod.successor > 0
         self._given = given
         self.role = pod.role
         self.node = pod.node
