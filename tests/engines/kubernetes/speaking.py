@@ -17,7 +17,7 @@ from longboat.core.jobs import Job, Role
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.logs.merge import RunLogs
-from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view
+from longboat.engines.kubernetes.observe.snapshot import FAILURES, PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, Unreachable
@@ -86,9 +86,10 @@ def role(name: str = "worker", **fields: Any) -> Role:
 
 
 def speak(client: Client, program: str, *, node: str = "worker-0", attempt: int = 0, **spec: Any) -> str:
-    """Start a pod of the run `train`; its name."""
+    """Start a pod of the run `train`; its name. `successor`: so many of its index had failed before it."""
     kind, _, index = node.rpartition("-")
-    name = f"train-a{attempt}-{node}"
+    successor = spec.pop("successor", 0)
+    name = f"train-a{attempt}-{node}" + (f"-{successor}" if successor else "")
     labels = {
         names.MANAGED_BY: "longboat",
         names.RUN: "train",
@@ -113,7 +114,12 @@ def speak(client: Client, program: str, *, node: str = "worker-0", attempt: int 
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": client.namespace, "labels": labels},
+        "metadata": {
+            "name": name,
+            "namespace": client.namespace,
+            "labels": labels,
+            "annotations": {FAILURES: str(successor)},
+        },
         "spec": {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 0,

@@ -130,6 +130,7 @@ class State(Stored, frozen=True):
     attempt: int = 0  # whose pods, Jobs and other objects are the latest; those before and after may share them
     attempts: tuple[Attempt, ...] = ()
     restarts: int = 0  # so many times these pods are known to have been restarted in place
+    restarted: tuple[Attempt, ...] = ()  # these attempts, as pods told that have ended while others are being stopped
     not_before: float = 0.0  # the next attempt waits until then
     gate: Gate = Gate()
     released: bool = False  # the runs that it starts after have succeeded
@@ -184,22 +185,6 @@ def at_present(record: Record, state: State) -> Record:
     size = sizes(record.job)[0] if state.size is None else state.size
     job = at_attempt(record.job, size, resizes=state.resizes, attempts=state.attempts, attempt=state.attempt)
     return msgspec.structs.replace(record, job=job)
-
-
-def replaced_nodes(record: Record, state: State) -> list[tuple[int, str]]:
-    """Attempts, each with a node whose pod of that time is gone: a later attempt in these pods has another one there.
-
-    Others write what is read here: no name counts that is not one of the job's nodes.
-    """
-    gone: set[tuple[int, str]] = set()
-    first = 0
-    for attempt in sorted(state.attempts, key=lambda known: known.number):
-        if attempt.restart != "in-place":
-            first = attempt.number
-        names = set(attempt.replaced) & set(expected_nodes(record.job)) if attempt.replaced else set()
-        before = [known.number for known in state.attempts if first <= known.number < attempt.number]
-        gone |= {(number, name) for number in before for name in names}
-    return sorted(gone)
 
 
 def is_chained(record: Record, state: State) -> bool:

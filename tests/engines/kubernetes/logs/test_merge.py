@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
+import msgspec
 import pytest
 
-from longboat.core.runs import LogLine, LogQuery
+from longboat.core.jobs import Retries
+from longboat.core.runs import Attempt, LogLine, LogQuery
 from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.engines.kubernetes.logs.merge import tail_of
 from longboat.engines.kubernetes.records import Record, State, Storage, ranks_of
@@ -242,6 +244,86 @@ time.sleep(600)
     until("it is gone", lambda: client.find(POD, "train-a0-worker-0") is None)
     state[0] = ENDED
     assert [line.data for line in lines] == [b"last words\n"]
+
+
+REPLACED = """
+import shutil
+KEPT = "/longboat/storage/longboat/train-01234567/logs/%d/%s/logs"
+
+def keep(number, node, rank):
+    os.makedirs(KEPT % (number, node))
+    mark = "@%d" % number if number else ""
+    for end in ("", ".idx"):
+        log = "%s/logs/%d.out%s%s" % (NODE, rank, mark, end)
+        shutil.copy(log, KEPT % (number, node) + "/%d.out%s" % (rank, end))
+        if rank == number == 0: shutil.copy(NODE + "/logs/setup.out" + end, KEPT % (number, node))
+
+def train(number, node, rank, is_kept=True):
+    mark = "@%d" % number if number else ""
+    for n in range(3): say(rank, "out" + mark, "rank %d line %d.%d" % (rank, number, n))
+    if is_kept: keep(number, node, rank)
+
+def killed(number):
+    if number:
+        said = {"v": 1, "node": "worker-0", "attempt": number, "restarts": [{"attempt": n} for n in range(number)]}
+        open("/dev/termination-log", "w").write(json.dumps(said))
+    os._exit(137)
+"""
+
+
+def pods_of_replaced_node(client: Client, source: dict[str, object]) -> tuple[str, str]:
+    """Node 0 and the first pod of node 1 have been killed. The second pod of each go on; their names."""
+    first = """
+say("setup", "out", "installs")
+train(0, "worker-0", 0); train(1, "worker-0", 0); train(2, "worker-0", 0, is_kept=False); killed(2)
+"""
+    speak(client, REPLACED + first, storage=source)
+    speak(client, REPLACED + 'train(0, "worker-1", 1, is_kept=False); killed(0)', node="worker-1", storage=source)
+    until_ended(client, 2)
+    again = 'train(1, "worker-1", 1); train(2, "worker-1", 1); until("go")'
+    second = speak(client, REPLACED + again, node="worker-1", successor=1, storage=source)
+    late = speak(client, 'say("node", "err", "too late"); until("go")', successor=1)
+    until("it has spoken", lambda: "line 2.2" in tail_of(client, second))
+    until("the late one has spoken", lambda: "too late" in tail_of(client, late))
+    return second, late
+
+
+def of_ranks(lines: list[LogLine]) -> list[tuple[int, int, bytes]]:
+    """By attempt and rank; what is not in its order within these stays so."""
+    ranks = [(line.rank, line.attempt, line.data) for line in lines if line.rank >= 0]
+    return sorted(ranks, key=lambda each: each[1::-1])
+
+
+@pytest.mark.pods
+def test_each_line_of_a_node_with_several_pods_comes_once(client: Client, namespace: str) -> None:
+    """Seed 801850888 of bench/reliability.py: a launcher killed, its pod made anew and then deleted, node 0 killed."""
+    storage = Storage(path=f"/var/lib/{namespace}", folder="longboat/train-01234567")
+    plain = record_of(namespace, role(nodes=2), storage=storage)
+    record = msgspec.structs.replace(plain, job=msgspec.structs.replace(plain.job, retries=Retries(count=3)))
+    second = pods_of_replaced_node(client, {"hostPath": {"path": storage.path, "type": "DirectoryOrCreate"}})
+    whole = [
+        (rank, number, b"rank %d line %d.%d\n" % (rank, number, n))
+        for number in range(3) for rank in range(2) for n in range(3)
+    ]  # fmt: skip
+    attempts = (Attempt(number=0, started=1.0), *(
+        Attempt(number=number, started=1.0, restart="in-place", replaced=names)
+        for number, names in ((1, ("worker-1",)), (2, ()))
+    ))  # fmt: skip
+    ended = State(phase="failed", started=1.0, attempts=attempts)
+    states = iter((State(phase="running", started=1.0), ended))
+    follower = follow_logs(client, record, LogQuery(follow=True, tail=100), lambda: next(states, ended))
+    shown = [next(follower) for _ in range(len(whole) + 2)]
+    for pod in second:
+        client.delete(POD, pod, grace_s=0)
+        until("it is gone", lambda name=pod: client.find(POD, name) is None)  # type: ignore[misc]
+    shown += list(follower)
+    assert of_ranks(shown) == whole
+    assert [line.data for line in shown if line.rank < 0] == [b"installs\n", b"too late\n"]
+    notices: list[str] = []
+    lines = read(client, record, state=ended, notices=notices)
+    assert of_ranks(lines) == whole and notices == []
+    assert [line.data for line in lines if line.rank < 0] == [b"installs\n"]
+    assert of_ranks(read(client, record, state=ended, attempt=1)) == whole[6:12]
 
 
 @pytest.mark.pods

@@ -11,7 +11,7 @@ import pytest
 
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.logs.lines import LogGap, PodLine
-from longboat.engines.kubernetes.logs.node_reader import NodeLog
+from longboat.engines.kubernetes.logs.node_reader import COPIES, GivenLines, NodeLog
 from longboat.engines.kubernetes.observe.snapshot import PodView
 from tests.engines.kubernetes.run_samples import NOW, ended
 
@@ -63,7 +63,7 @@ def pod_with(lines: dict[str, int] | None, *, lasted_s: float = 2.0) -> PodView:
 
 
 def node_log(cluster: Cluster, copies: Copies, pod: PodView) -> NodeLog:
-    return NodeLog(cluster, "default", pod, LogQuery(), copies)  # type: ignore[arg-type]
+    return NodeLog(cluster, "default", pod, LogQuery(), copies, GivenLines())  # type: ignore[arg-type]
 
 
 def keys(log: NodeLog) -> list[tuple[str, int]]:
@@ -80,6 +80,11 @@ def test_a_stream_that_the_log_has_nothing_of_is_found_elsewhere() -> None:
 def test_all_of_it_was_rotated_away() -> None:
     copies = Copies(**{"0_out": 2})
     assert keys(node_log(Cluster(), copies, pod_with({"0.out": 2}))) == [("0.out", 0), ("0.out", 1)]
+
+
+def test_streams_of_a_copy_that_the_pod_has_not_told_of_are_another_pod_s() -> None:
+    copies = Copies(**{"0_out": 5, "1_out": 2})
+    assert keys(node_log(Cluster("1.out 0"), copies, pod_with({"1.out": 2}))) == [("1.out", 0), ("1.out", 1)]
 
 
 def test_after_a_gap_the_other_streams_are_looked_for_whatever_the_age() -> None:
@@ -115,3 +120,34 @@ def test_whether_the_last_lines_of_a_rank_are_there() -> None:
     log.source.fills = False
     assert keys(log) == [("1.out", 1)]
     assert log.lacks(0, 1) and not log.lacks(1, 1) and log.lacks(1, 2) and not log.lacks(2, 5)
+
+
+def rank_lines(key: str, *numbers: int, start: int = -1) -> list[PodLine]:
+    return [PodLine(key, number, 0.0, b"x\n", start) for number in numbers]
+
+
+def test_lines_of_a_rank_are_given_once_by_whoever_has_them_first() -> None:
+    given = GivenLines()
+    assert given.new("first", 0, rank_lines("1.out", 0, 1)) == rank_lines("1.out", 0, 1)
+    assert given.new("successor", 0, rank_lines("1.out", 0, 1, 2)) == [], "its node's, and another pod's"
+    assert given.new(COPIES, 0, rank_lines("1.out", 0, 1, 2)) == rank_lines("1.out", 2), "what the pod could not give"
+    assert given.new("successor", 0, rank_lines("1.out@1", 0)) == rank_lines("1.out@1", 0)
+    assert given.new(COPIES, 1, rank_lines("1.out", 0, 1)) == rank_lines("1.out", 1), "the same stream"
+    assert given.new("first", 2, rank_lines("1.out", 0)) == rank_lines("1.out", 0), "of an attempt with other pods"
+
+
+def test_what_is_no_rank_s_is_each_pod_s_own_and_uncounted_lines_are_all_given() -> None:
+    given = GivenLines()
+    for key, number in (("setup.out", 0), ("node.err", 0), ("0.err", -1), ("", -1)):
+        for giver in ("first", "successor", COPIES):
+            assert given.new(giver, 0, rank_lines(key, number)) == rank_lines(key, number)
+
+
+def test_pieces_leave_their_line_to_be_given_and_a_log_is_read_again_once_forgotten() -> None:
+    given = GivenLines()
+    assert given.new("first", 0, rank_lines("0.out", 0, start=0)) and given.new("first", 0, rank_lines("0.out", 0))
+    assert not given.new("first", 0, rank_lines("0.out", 0, start=3)) + given.new("first", 0, rank_lines("0.out", 0))
+    given.forget("successor")
+    assert given.new("first", 0, rank_lines("0.out", 0, 1)) == rank_lines("0.out", 1)
+    given.forget("first")
+    assert given.new("first", 0, rank_lines("0.out", 0, 1)) == rank_lines("0.out", 0, 1)

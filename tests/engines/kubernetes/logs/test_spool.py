@@ -95,3 +95,24 @@ def test_attempts_that_shared_a_pod_come_apart_and_no_number_counts_beyond_the_r
         ]
         pod.clear()
         assert [one.data for one in spool.lines(LogQuery())] == [b"anew\n", b"third\n"]
+
+
+def test_pods_of_one_node_and_its_copies_write_to_the_same_logs() -> None:
+    with LogSpool(2) as spool:
+        pod = spool.part(0, "worker-0")
+        pod.put([line("setup.out", 1, b"first\n"), line("0.out", 2, b"a\n"), line("0.out@1", 5, b"c\n")])
+        pod.put([line("setup.out", 4, b"second\n")])  # of the pod that was made anew
+        pod.flush()
+        for number, time in ((0, 3), (1, 6)):
+            copy = spool.part(number, "worker-0")
+            copy.put([line("0.out", time, b"more\n")])
+            copy.flush()
+        found = [(each.attempt, each.time, each.data) for each in spool.lines(LogQuery())]
+        assert found == [
+            (0, 1.0, b"first\n"),
+            (0, 2.0, b"a\n"),
+            (0, 3.0, b"more\n"),
+            (0, 4.0, b"second\n"),
+            (1, 5.0, b"c\n"),
+            (1, 6.0, b"more\n"),
+        ]

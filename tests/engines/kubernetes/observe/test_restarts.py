@@ -15,9 +15,10 @@ from longboat.engines.kubernetes.observe.restarts import attempts_of_pods, with_
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import outcome_of
 from longboat.engines.kubernetes.reconcile.decide import decide
-from longboat.engines.kubernetes.records import Record, State, replaced_nodes
+from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.status import make_status
 from longboat.engines.shared.explanations import restart_words
+from longboat.engines.shared.stop_request import StopRequest
 from longboat.storage.fences import Fenced, check
 
 EARLIER = [
@@ -123,11 +124,6 @@ def test_an_attempt_for_which_one_pod_was_replaced() -> None:
     assert words == "worker-1 replaced, the others restarted in place 1.0 s after the failure"
     state = State(attempts=attempts)
     assert state.restarted_in(0) == [1, 2] and state.is_in_place(2)
-    assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1")]
-    later = Attempt(number=3, started=50.0, restart="new")
-    forged = Attempt(number=4, started=60.0, restart="in-place", replaced=("../../../secret-0", "worker-0"))
-    state = State(attempts=(*attempts, later, forged))
-    assert replaced_nodes(snapshot.record, state) == [(0, "worker-1"), (1, "worker-1"), (3, "worker-0")]
     answer = checked({"attempt": 2, "began": 30.5, "restarts": earlier, "ranks": {}})
     assert attempts_of_pods(snapshot_of_pods(), {"worker-0": answer}).earlier[1].replaced == ("worker-1",)
 
@@ -191,3 +187,52 @@ def test_a_forged_record_makes_no_endless_list() -> None:
     assert len(with_restarts(snapshot.state.attempts, pods)) <= 1001
     forged = State(attempts=(Attempt(number=10**15, started=1.0, restart="in-place"),))
     assert forged.number == 1 and forged.restarted_in(0) == [10**15]
+
+
+def stopped(snapshot: RunSnapshot, **fields: Any) -> State:
+    """The state after a turn of a run that is being stopped, which has been told."""
+    told = msgspec.structs.replace(snapshot.state, told=40.0, told_when=40.0)
+    asked = msgspec.structs.replace(snapshot, stop=StopRequest(at=40.0), **{"state": told, **fields})
+    return decide(asked, 50.0).state or asked.state
+
+
+def test_a_stop_that_deletes_the_pods_keeps_what_those_told_that_ended_first() -> None:
+    """Launchers could not be reached. All pods are gone before anybody looks again."""
+    both = snapshot_of_pods(said("worker-0"), said("worker-1", exit_code=143))
+    going = msgspec.structs.replace(both.pods[0], end=None)
+    noted = stopped(both, pods=(going, both.pods[1]))
+    assert (noted.phase, noted.restarts, [each.number for each in noted.restarted]) == ("running", 2, [0, 1, 2])
+    assert stopped(both, state=noted, pods=(going, both.pods[1])) == noted, "nothing to be written again"
+    gone = stopped(both, state=noted, pods=())
+    rows = [(each.number, each.started, each.running, each.ended) for each in gone.attempts]
+    assert rows == [(0, 5.0, None, 20.0), (1, 20.5, 21.0, 30.0), (2, 30.5, 31.0, 50.0)]
+    failures = [each.failure and (each.failure.exit_code, each.failure.rank and each.failure.rank.rank)
+                for each in gone.attempts]  # fmt: skip
+    assert (gone.phase, failures, gone.restarted) == ("stopped", [(5, 1), (137, 0), None], ())
+    assert gone.exit_code is None, "that of ranks that were stopped, not of a failure before"
+    assert [each.number for each in stopped(both, pods=()).attempts] == [0], "nobody has told"
+
+
+def test_what_was_noted_of_pods_that_restarted_once_more_as_they_were_deleted() -> None:
+    """The first that is taken away has the others restart, and none of their ranks starts any more."""
+    first = snapshot_of_pods(
+        said("worker-0"), said("worker-1", attempt=1, began=20.5, started=21.0, restarts=EARLIER[:1])
+    )
+    going = msgspec.structs.replace(first.pods[0], end=None)
+    noted = stopped(first, pods=(going, first.pods[1]))
+    assert [(each.number, each.ended) for each in noted.restarted] == [(0, 20.0), (1, None)]
+    late = snapshot_of_pods(said("worker-0", started=None), said("worker-1"))
+    noted = stopped(late, state=noted, pods=(late.pods[0], msgspec.structs.replace(late.pods[1], end=None)))
+    gone = stopped(late, state=noted, pods=())
+    assert [(each.number, each.ended) for each in gone.attempts] == [(0, 20.0), (1, 30.0)]
+    assert gone.exit_code == 137, "between two attempts that of the last failure stays"
+    alone = stopped(late, state=msgspec.structs.replace(noted, restarted=noted.restarted[:2]), pods=())
+    assert [each.number for each in alone.attempts] == [0, 1]
+
+
+def test_a_restart_that_the_stop_itself_brought_about_gives_no_exit_code() -> None:
+    """The first launcher whose pod the stop deletes believes that it is taken away."""
+    ended = [EARLIER[0], {**EARLIER[1], "exit_code": 208, "cause": "preemption", "rank": None}]
+    fields: dict[str, Any] = {"restarts": ended, "started": None, "exit_code": 208, "cause": "preemption"}
+    state = stopped(snapshot_of_pods(said("worker-0", **fields), said("worker-1", **fields), code=1))
+    assert (state.phase, state.exit_code, [each.number for each in state.attempts]) == ("stopped", None, [0, 1])

@@ -146,7 +146,7 @@ class PodLog:
                     yield lines
                 if is_last:
                     # What was rotated away, with nothing of the same stream since, leaves no gap to be seen.
-                    yield from _batches(self._new(self._source.last(dict(self.seen))))
+                    yield from in_batches(self._new(self._source.last(dict(self.seen))))
                     return
                 # Once more after the end: the stream may have ended before the container did.
                 is_last = is_over = self._source.has_ended()
@@ -312,9 +312,9 @@ class PodLog:
             raise _Behind
         if is_middle:
             raise _Doubtful
-        yield from _batches(self.unshown(self._source.fill(LogGap(line.key, seen, line.seq - seen, line.time))))
+        yield from in_batches(self.unshown(self._source.fill(LogGap(line.key, seen, line.seq - seen, line.time))))
         self.seen[line.key] = line.seq
-        yield from _batches(self._new(self._source.rest(dict(self.seen))))
+        yield from in_batches(self._new(self._source.rest(dict(self.seen))))
 
     def _new(self, lines: Iterator[PodLine]) -> Iterator[PodLine]:
         """Unseen lines of other copies; a line that stands for a gap is not counted."""
@@ -323,6 +323,6 @@ class PodLog:
                 yield from self.unshown([line])
 
 
-def _batches(lines: Iterator[PodLine]) -> Iterator[list[PodLine]]:
+def in_batches(lines: Iterator[PodLine]) -> Iterator[list[PodLine]]:
     while batch := list(islice(lines, 1000)):
         yield batch

@@ -112,7 +112,8 @@ class PodLogSource:
             is_short = not seen and self.may_lack_all()
         if not is_short or self._is_concluded:
             return
-        yield from self.rest(seen)
+        # A copy may have streams of another pod of this node: only those are looked for that this one has told of.
+        yield from (line for line in self.rest(seen) if not counts or line.key in counts)
         self._is_concluded = self.fills and self.is_over
         for key, count in counts.items():
             if self.fills and seen.get(key, 0) < count:

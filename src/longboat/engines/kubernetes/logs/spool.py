@@ -29,9 +29,10 @@ STRANGER = "stranger.err"
 
 
 class _File:
-    __slots__ = ("data", "end", "index")
+    __slots__ = ("data", "end", "index", "path")
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.data = bytearray()
         self.index = bytearray()
         self.end = 0
@@ -45,6 +46,7 @@ class LogSpool:
         `node_of`: the node of a rank, where pods play others than their own."""
         self._most_attempts = most_attempts
         self._node_of = node_of
+        self._files: dict[Path, _File] = {}  # a node may have had several pods, and copies
         with errors_explained(tempfile.gettempdir()):
             self.folder = Path(tempfile.mkdtemp(prefix="longboat-logs-"))
 
@@ -59,7 +61,10 @@ class LogSpool:
         folder = self.folder / str(attempt) / node / "logs"
         with errors_explained(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-        return SpooledNode(folder, self._most_attempts, self._node_of)
+        return SpooledNode(folder, self._file, self._most_attempts, self._node_of)
+
+    def _file(self, path: Path) -> _File:
+        return self._files.setdefault(path, _File(path))
 
     def attempts(self) -> list[int]:
         return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdecimal())
@@ -103,11 +108,17 @@ def _allow_open_files(wanted: int) -> None:
 class SpooledNode:
     """The logs of one node's pod, each attempt's in the folder of that attempt."""
 
-    def __init__(self, folder: Path, most_attempts: int = 0, node_of: NodeOf | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        file_at: Callable[[Path], _File],
+        most_attempts: int = 0,
+        node_of: NodeOf | None = None,
+    ) -> None:
         self.folder = folder
+        self._file_at = file_at
         self._node_of = node_of
         self._most_attempts = most_attempts
-        self._paths: dict[str, Path] = {}
         self._files: dict[str, _File] = {}
         self._held = 0
 
@@ -115,7 +126,7 @@ class SpooledNode:
         for line in lines:
             file = self._files.get(line.key)
             if file is None:
-                file = self._files[line.key] = _File()
+                file = self._files[line.key] = self._file_at(self._path_of(line.key))
             file.data += line.data
             file.end += len(line.data)
             file.index += _RECORD.pack(file.end, max(0, int(line.time * 1e9)))
@@ -125,34 +136,34 @@ class SpooledNode:
 
     def flush(self) -> None:
         with errors_explained(str(self.folder)):
-            for key, file in self._files.items():
+            for file in self._files.values():
                 if file.data:
-                    path = self._paths.get(key) or self._new_path(key)
-                    append(path, file.data)
-                    append(Path(f"{path}.idx"), file.index)
+                    append(file.path, file.data)
+                    append(Path(f"{file.path}.idx"), file.index)
                     file.data, file.index = bytearray(), bytearray()
         self._held = 0
 
-    def _new_path(self, key: str) -> Path:
+    def _path_of(self, key: str) -> Path:
         stream, number = split_key(key)
         place, attempt = self.folder, int(self.folder.parts[-3])
         if number is not None and attempt < number <= self._most_attempts:
             rank = stream.partition(".")[0]
             node = self._node_of(int(rank)) if self._node_of is not None and rank.isdigit() else None
             place = self.folder.parents[2] / str(number) / (node or self.folder.parts[-2]) / "logs"
-            place.mkdir(parents=True, exist_ok=True)
+            with errors_explained(str(place)):
+                place.mkdir(parents=True, exist_ok=True)
             if not stream[0].isdecimal():  # an attempt that did not come together in this pod has another pod too
                 stream = f"{stream.partition('.')[0]}-{attempt}.{stream.partition('.')[2]}"
-        self._paths[key] = place / (STRANGER if key == FOREIGN else stream)
-        return self._paths[key]
+        return place / (STRANGER if key == FOREIGN else stream)
 
     def clear(self) -> None:
         """Forget all of it, to read it again."""
+        for file in self._files.values():
+            file.data, file.index, file.end = bytearray(), bytearray(), 0
+            for name in (file.path, Path(f"{file.path}.idx")):
+                name.unlink(missing_ok=True)
         self._files.clear()
         self._held = 0
-        for path in self._paths.values():
-            for name in (path, Path(f"{path}.idx")):
-                name.unlink(missing_ok=True)
 
 
 def append(path: Path, data: bytes | bytearray) -> None:

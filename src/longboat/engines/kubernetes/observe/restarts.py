@@ -16,6 +16,7 @@ from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure, RankReport
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.observe.termination import EarlierEnd, NodeEnd, read_answer
+from longboat.engines.kubernetes.records import State
 
 MOST_ATTEMPTS = 1000
 """Retries that a job may ask for. Others write records and last words: no list is made of a number that is larger."""
@@ -47,7 +48,25 @@ def attempts_of_pods(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, A
         known_words = [msgspec.structs.replace(word, started=word.began) for word in killed]
     known_words += killed
     most = min(snapshot.record.job.retries.last_attempt, state.attempt + MOST_ATTEMPTS)
-    return _joined(known_words, state.attempt, known=state.attempt + state.restarts, most=most)
+    pods = _joined(known_words, state.attempt, known=state.attempt + state.restarts, most=most)
+    noted = next((known for known in state.restarted if known.number == pods.last), None)
+    if noted is None:
+        return pods
+    return msgspec.structs.replace(pods, began=pods.began or noted.started, running=pods.running or noted.running)
+
+
+def with_noted(state: State, snapshot: RunSnapshot) -> State:
+    """The state with what pods that have ended tell of their attempts. Of a run that is being stopped they may all be
+    deleted, and gone before anybody looks again. Each pod has times of its own: what is noted stays so."""
+    pods = attempts_of_pods(snapshot)
+    noted = {attempt.number: attempt for attempt in state.restarted}
+    latest = noted.get(pods.last)
+    is_noted = latest is not None and (latest.running is not None or pods.running is None)
+    if not pods.earlier or (is_noted and all(number in noted for number in range(pods.first, pods.last))):
+        return state
+    attempts = with_restarts(state.attempts, pods, noted=state.restarted)
+    own = tuple(attempt for attempt in attempts if attempt.number >= pods.first)
+    return msgspec.structs.replace(state, restarts=pods.last - pods.first, restarted=own)
 
 
 def _joined(words: Iterable[NodeEnd], first: int, *, known: int, most: int) -> PodAttempts:
@@ -65,16 +84,23 @@ def _joined(words: Iterable[NodeEnd], first: int, *, known: int, most: int) -> P
     )
 
 
-def with_restarts(attempts: Iterable[Attempt], pods: PodAttempts, *, is_last: bool = True) -> tuple[Attempt, ...]:
+def with_restarts(
+    attempts: Iterable[Attempt], pods: PodAttempts, *, is_last: bool = True, noted: Iterable[Attempt] = ()
+) -> tuple[Attempt, ...]:
     """The run's attempts with those that were restarted in place, of which the last is open; without it where it is
-    not to count (`is_last`)."""
+    not to count (`is_last`). `noted`: attempts as they were told before, of which the pods say nothing any more."""
     attempts = tuple(attempts)
+    before = {attempt.number: attempt for attempt in noted}
     if not pods.is_restarted:
         return attempts
     known = [attempt for attempt in attempts if attempt.number < pods.first]
     first = next((attempt for attempt in attempts if attempt.number == pods.first), None)
     moment = first.started if first is not None else 0.0
     for number in range(pods.first, pods.last):
+        if number not in pods.earlier and number in before:
+            moment = before[number].ended or pods.began or before[number].started
+            known.append(msgspec.structs.replace(before[number], ended=moment))
+            continue
         end = pods.earlier.get(number, EarlierEnd(attempt=number))
         own = _restarted(number, end.began or moment, end.running, pods)
         attempt = first if number == pods.first and first is not None else own
@@ -85,7 +111,8 @@ def with_restarts(attempts: Iterable[Attempt], pods: PodAttempts, *, is_last: bo
             )
         )
     if is_last:
-        known.append(_restarted(pods.last, pods.began or moment, pods.running, pods))
+        own = _restarted(pods.last, pods.began or moment, pods.running, pods)
+        known.append(own if pods.last - 1 in pods.earlier else before.get(pods.last, own))
     return tuple(known)
 
 

@@ -20,6 +20,8 @@ from longboat.engines.lifecycle.predecessors import PredecessorView
 from longboat.engines.shared.stop_request import StopRequest
 
 LABEL = f"{DOMAIN}/"
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+"""Annotation of a pod by the job controller, where an index may fail more than once."""
 MONITOR_GRACE_S = 40.0
 """What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
 LEASE_BELIEVED_S = 60.0  # a Lease that stopped long before says nothing about this silence: its clock may be wrong
@@ -52,6 +54,7 @@ class PodView(Value, frozen=True):
     tolerations: tuple[dict[str, Any], ...] = ()  # of one pod that was read whole, not of a list
     is_replaced: bool = False  # its launcher has asked for another pod in its place, as it ended
     is_killed: bool = False  # its launcher was killed: its Job makes another pod, where it does so at all
+    successor: int = 0  # so many pods of its index had failed before it was made
     unhealthy_devices: tuple[str, ...] | None = None  # GPUs it has; None: the cluster does not tell (before 1.36)
     digest: str = ""  # of its image
     end: PodEnd | None = None
@@ -164,6 +167,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         tolerations=tuple(spec.get("tolerations") or ()),
         is_replaced=code == RUN_REPLACED_EXIT,
         is_killed=code == LAUNCHER_KILLED_CODE,
+        successor=_number((meta.get("annotations") or {}).get(FAILURES)),
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         unhealthy_devices=_unhealthy_devices(container),
         digest="".join(_DIGEST.findall(str(container.get("imageID") or ""))[-1:]),

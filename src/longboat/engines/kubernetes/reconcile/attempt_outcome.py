@@ -16,7 +16,7 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.first_failure import NEVER_STARTED, exit_code_of, stop_code
 from longboat.core.jobs import Job, Value
-from longboat.core.runs import Failure, latest_step
+from longboat.core.runs import Attempt, Failure, latest_step
 from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.node_loss import NODE_LOST, vanished_on_lost_host
 from longboat.engines.kubernetes.observe.progress import ended_ranks, facts_of, members_of
@@ -33,6 +33,17 @@ class AttemptOutcome(Value, frozen=True):
     how: Literal["succeeded", "failed", "stopped"]
     exit_code: int | None = None
     failure: Failure | None = None
+
+    def code_when_stopped(self, attempts: Sequence[Attempt], had: PodAttempts) -> int | None:
+        """The exit code of a stopped run: of its ranks, else of the failure before. Ranks of a restart in place that
+        the stop has ended, with pods that went without a word or as if they were preempted, have none."""
+        failures = [attempt.failure for attempt in attempts if attempt.failure is not None]
+        if self.exit_code is not None or not failures:
+            return self.exit_code
+        last = attempts[-1].failure
+        if had.is_restarted and (last is None or last.cause == "preemption"):
+            return None
+        return failures[-1].exit_code
 
 
 def deciding_nodes(job: Job) -> list[str]:
@@ -215,7 +226,7 @@ def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, ha
         )
         if attempt.number == had.last
         else attempt
-        for attempt in with_restarts(state.attempts, had, is_last=is_attempt)
+        for attempt in with_restarts(state.attempts, had, is_last=is_attempt, noted=state.restarted)
     )
     if had.is_restarted:
         starts = [end.running for end in had.earlier.values() if end.attempt == had.first and end.running]
@@ -223,6 +234,7 @@ def close_attempt(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float, ha
         state,
         attempts=attempts,
         restarts=had.last - had.first,
+        restarted=(),
         started=min(starts, default=None) if state.attempt == 0 and starts else state.started,
         checkpoint=checkpoint or state.checkpoint,
         step=state.step if step is None else step,

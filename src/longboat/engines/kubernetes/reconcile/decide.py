@@ -26,7 +26,7 @@ from longboat.engines.kubernetes.observe.node_loss import (
     with_losses,
 )
 from longboat.engines.kubernetes.observe.progress import Progress, awaited_members, members_of, progress_of
-from longboat.engines.kubernetes.observe.restarts import attempts_of_pods
+from longboat.engines.kubernetes.observe.restarts import attempts_of_pods, with_noted
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
     Action,
@@ -309,7 +309,7 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     state, job = snapshot.state, snapshot.record.job
     grace = job.grace_s if snapshot.stop.grace_s is None else snapshot.stop.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
-    noted = _replace(state, reason="is being stopped")
+    noted = with_noted(_replace(state, reason="is being stopped"), snapshot)
     awaited = set(awaited_members(snapshot))
     members = members_of(snapshot)
     have_started = all(node in awaited or (node in pods and pods[node].is_started) for node in members)
@@ -362,8 +362,7 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
         again = resized(state, pods.last, now)
         return Decision(state=again, actions=_earlier(msgspec.structs.replace(snapshot, state=again)), again_at=now)
     if verdict.how == "stopped" or failure is None:
-        earlier = [attempt.failure for attempt in state.attempts if attempt.failure is not None]
-        code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
+        code = verdict.code_when_stopped(state.attempts, pods)
         return _finished(snapshot, now, "stopped", code, stop_note(state.started if code is None else now))
     # A restart in place that did not come together costs no retry: the same attempt gets new pods.
     number = pods.last if is_anew else pods.last + 1
