@@ -27,6 +27,19 @@ def test_a_file_that_may_not_be_read() -> None:
         assert "locked: cannot be read" in as_nobody(lambda: take(root, BundleStore(Path(folder, "s"))))
 
 
+def test_a_folder_that_may_not_be_entered() -> None:
+    """It is named itself, and not a .longboatignore that nobody wrote."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        root = make(Path(folder, "tree"), {"a.py": "1", "closed/x": "2"})
+        (root / "closed").chmod(0o000)
+        assert ": closed: cannot be read" in as_nobody(lambda: take(root, BundleStore(Path(folder, "s"))))
+        (root / "closed").chmod(0o755)
+        (root / "closed" / ".longboatignore").touch(0o000)
+        told = as_nobody(lambda: take(root, BundleStore(Path(folder, "s"))))
+        assert ": closed/.longboatignore: cannot be read" in told
+
+
 def as_nobody(work: object) -> str:
     """The message of the error that the work ends with when root's rights do not help."""
     reader, writer = os.pipe()

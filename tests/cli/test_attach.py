@@ -89,6 +89,15 @@ def test_a_state_that_lags_behind_the_output_is_not_told(capsys: pytest.CaptureF
     assert capsys.readouterr().err == "longboat: r is recovering: its supervisor was killed; cleaning up\n"
 
 
+@pytest.mark.parametrize("phase", ["recovering", "pending"])
+def test_a_reason_that_is_over_is_no_news(phase: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The backoff ends, the next attempt is not there yet: the same phase again would say nothing."""
+    watcher = RunWatcher(cast(Engine, None), status("starting", 0), quiet=False)
+    for reason in ("retry 1 of 2", "", "", "retry 1 of 2"):
+        watcher.report(status(phase, 0, reason))
+    assert capsys.readouterr().err == f"longboat: r is {phase}: retry 1 of 2\n" * 2
+
+
 def test_what_an_import_counts_is_told_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

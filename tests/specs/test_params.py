@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -39,11 +40,15 @@ def test_a_shell_gives_the_value_back_and_runs_nothing(value: str) -> None:
     assert (done.stdout.decode(), done.stderr) == (value, b"")
 
 
-def test_names_that_are_no_parameters_are_mistakes() -> None:
+def test_names_that_are_no_parameters_are_mistakes(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no parameter has this name"):
         read_job([], fields={"run": "x ${sweep.lr}"}, environment={})
     with pytest.raises(JobError, match="run, setup and env only"):
         read_job([], fields={"run": "x", "image": "${sweep.lr}", "params": {"lr": 1}}, environment={})
+    (tmp_path / "job.yaml").write_text("name: x\nenv:\n  LR: ${sweep.rate}\nrun: [train, '${sweep.lr}']\n")
+    with pytest.raises(JobError) as error:
+        read_job([tmp_path / "job.yaml"], environment={})
+    assert [(each.line, each.column) for each in error.value.problems] == [(3, 7), (4, 14)]
     single = read_job([], fields={"run": "x ${sweep.lr}", "params": {"lr": 1}}, environment={}).job
     assert single.roles[0].run == "x 1"
 

@@ -200,6 +200,8 @@ class RunWatcher:
             return
         self.changed, self.told, self.counted = time.monotonic(), "", run.reason if waits else ""
         self.draw("")  # what was shown there is over
+        if now[:2] == before[:2] and not now[2]:
+            return  # why it waited is over; what comes of that is said when it is there
         if run.attempt > before[1]:
             self.tell_failure(run)
         if waits and (run.reason or run.attempt <= before[1]):  # else why it waits was just said

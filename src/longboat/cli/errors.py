@@ -4,6 +4,7 @@ wrong."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
@@ -27,7 +28,10 @@ from longboat.core.errors import (
 from longboat.core.words import nearest
 
 BROKEN_PIPE_EXIT = 141
+_SHOWN = 200  # characters of a path that is too long to be one
 MOST_LISTED = 12  # commands of a group on one line
+UNREACHABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EROFS, errno.EIO, errno.ESTALE)
+"""What a file system says of a path that it does not give away: the user's to mend, wherever it is met."""
 _NO_NUMBER = re.compile(r"(.*) is not (?:a valid|in the range)")
 _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 
@@ -75,7 +79,7 @@ def lost_output(reason: str, hint: str | None = None) -> EngineError:
 
 
 def from_system(error: OSError) -> LongboatError | None:
-    """What no command can help: the current folder is gone, or the home is not for this user. None: it is a bug."""
+    """What no command can help: the current folder is gone, a path is not for this user. None: it is a bug."""
     from longboat.engines.shared.files import disk_error
     from longboat.engines.shared.home import Home
 
@@ -83,9 +87,12 @@ def from_system(error: OSError) -> LongboatError | None:
         return NotFound("the current folder is not there any more", hint="cd to a folder that is, then try again")
     named = error.filename if isinstance(error.filename, str) else ""
     is_home = named and is_folder_there() and Path(named).is_relative_to(Home().root)
-    if not is_home or isinstance(error, (FileNotFoundError, FileExistsError)):  # these are ours: we made the names
-        return None
-    return disk_error(error, f"use {named}").with_traceback(error.__traceback__)
+    if is_home and not isinstance(error, (FileNotFoundError, FileExistsError)):  # these are ours: we made the names
+        return disk_error(error, f"use {named}").with_traceback(error.__traceback__)
+    if named and error.errno in UNREACHABLE:
+        shown = named if len(named) <= _SHOWN else f"{named[:_SHOWN]}..."
+        return EngineError(f"cannot use {shown}: {os.strerror(error.errno)}").with_traceback(error.__traceback__)
+    return None
 
 
 def is_folder_there() -> bool:

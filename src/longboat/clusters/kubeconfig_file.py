@@ -218,7 +218,7 @@ def check_name(name: str, environment: Mapping[str, str]) -> None:
     could not read the file.
     """
     path = files_of(environment)[0]
-    with disk(f"read {path}"):
+    with disk(f"read {path}", is_home=False):
         before = path.read_bytes() if path.exists() else b""
     _check_names(_read(path, before), _names(name), is_same=False)
 
@@ -289,7 +289,7 @@ def _of_others(text: str) -> dict[str, Any]:
 
 def _change(environment: Mapping[str, str], change: Callable[[str], str]) -> Path | None:
     path = Path(os.path.realpath(files_of(environment)[0]))  # a link stays a link
-    with disk(f"write {path}"):
+    with disk(f"write {path}", is_home=False):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _lock(path):
             before = path.read_bytes() if path.exists() else None

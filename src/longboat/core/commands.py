@@ -15,7 +15,7 @@ from longboat.core.jobs import Command
 
 _SEPARATORS = frozenset(";&|()\n")
 _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "{", "!"))
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*\+?=")
 _PYTHON = lazy_pattern(r"(python|pypy)[\d.]*$")
 _ARGUMENTS = lazy_pattern(r"\$[@*]|\$\{[@*]\}")
@@ -193,7 +193,7 @@ def _inside(wrapper: _Wrapper, words: list[str]) -> list[str] | None:
 
 def _shell_text(words: Sequence[str]) -> str | None:
     """The text of `sh -c TEXT`, else None."""
-    if word_name(words[0]) not in _SHELLS:
+    if word_name(words[0]) not in SHELLS:
         return None
     for position, word in enumerate(words[1:], start=1):
         if not word.startswith("-"):

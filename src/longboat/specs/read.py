@@ -73,8 +73,17 @@ def _check_params(job: Job, root: YamlNode, at: FieldPath) -> None:
         if name not in known:
             close = nearest(name, known) if known else ""
             hint = f"longboat sweep FILE --param {name}=0.1,0.01, or `params: {{{name}: ...}}` for a single run"
-            at.problem(root, f"found ${{sweep.{name}}}, and no parameter has this name{close}", hint=hint)
+            node = _naming(root, f"${{sweep.{name}}}") or root
+            at.problem(node, f"found ${{sweep.{name}}}, and no parameter has this name{close}", hint=hint)
     at.mistakes.raise_if_any()
+
+
+def _naming(node: YamlNode, text: str) -> YamlNode | None:
+    """The first text of a tree that has this in it."""
+    if isinstance(node.value, str):
+        return node if text in node.value else None
+    below = node.value if isinstance(node.value, list) else node.value.values() if isinstance(node.value, dict) else ()
+    return next(filter(None, (_naming(each, text) for each in below)), None)
 
 
 def _read_file(here: Path, path: Path, mistakes: Mistakes) -> YamlNode | None:

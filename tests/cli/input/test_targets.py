@@ -79,6 +79,34 @@ def test_an_executable_shell_script_without_an_interpreter(cwd: Path, name: str,
     assert resolve((name,), (), cwd=cwd, home=HOME).fields["run"] == run
 
 
+@pytest.mark.parametrize(
+    ("text", "shell"),
+    [
+        ("#!/bin/bash\n", ["bash"]),
+        ("#! /usr/bin/bash -eu\necho\n", ["bash", "-eu"]),
+        ("#!/usr/bin/env zsh\n", ["zsh"]),
+        ("#!/usr/bin/env -S bash -e\n", ["bash", "-e"]),
+        ("#!/usr/bin/env python3\n", ["sh"]),
+        ("#!", ["sh"]),
+        ("#!/usr/bin/env", ["sh"]),
+        ("echo #!/bin/bash\n", ["sh"]),
+        ("\udcff", ["sh"]),
+    ],
+)
+def test_a_shell_script_runs_in_the_shell_that_it_names(cwd: Path, text: str, shell: list[str]) -> None:
+    """Executable or not: dash gives up at the first array of a script for bash."""
+    (cwd / "go.sh").write_bytes(text.encode(errors="surrogateescape"))
+    assert resolve(("go.sh", "x"), (), cwd=cwd, home=HOME).fields["run"] == [*shell, "go.sh", "x"]
+
+
+@pytest.mark.parametrize("workdir", [None, "."])
+@pytest.mark.parametrize("word", ["", "  ", "\t"])
+def test_a_blank_word_is_nothing_to_run(cwd: Path, word: str, workdir: str | None) -> None:
+    """A variable that is not set, in quotes."""
+    with pytest.raises(UsageError, match="nothing to run"):
+        resolve((word, "x"), (), cwd=cwd, home=HOME, workdir=workdir)
+
+
 def test_a_program_that_is_not_here_still_goes_after_two_dashes(cwd: Path) -> None:
     with pytest.raises(UsageError, match="no-such-launcher is not a file here") as error:
         resolve(("no-such-launcher", "train.py"), (), cwd=cwd, home=HOME)

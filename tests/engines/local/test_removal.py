@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from longboat.core.errors import NotFound
+from longboat.core.runs import PruneQuery
 from longboat.engines.local import removal
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.removal import remove_run
@@ -85,6 +87,26 @@ def test_a_run_without_a_readable_record(local: LocalJobs) -> None:
     folder.mkdir()
     remove_run(local.home, folder, purge=True)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("prunes", [False, True], ids=["rm", "prune"])
+def test_a_record_that_may_not_be_read_keeps_no_other_run(local: LocalJobs, prunes: bool) -> None:
+    """One that `sudo longboat run` has left: each `rm` failed with its name, once its own run was gone."""
+    closed, name = local.run("print(1)"), local.run("print(2)").name
+    record = local.home.runs / closed.name / "record.json"
+    record.unlink()
+    record.mkdir()  # what root cannot read either
+    objects = local.home.root / "bundles" / "objects"
+    kept = sorted(path for path in objects.rglob("*") if path.is_file())
+    for path in (*kept, *(local.home.root / "bundles" / "manifests").iterdir()):
+        os.utime(path, (0, 0))
+    if prunes:
+        removed = list(local.engine.prune(PruneQuery(ended_before=time.time() + 1)))
+        assert [item.name for item in removed if not item.problem] == [name]
+    else:
+        local.engine.delete(name)
+    assert not (local.home.runs / name).exists()
+    assert sorted(path for path in objects.rglob("*") if path.is_file()) == kept  # what it needs is not known
 
 
 def test_a_purge_leaves_what_is_not_its_own(local: LocalJobs, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from longboat.core.errors import EngineError
 from longboat.engines.local.records import LocalState
 from longboat.engines.shared import files
 from longboat.engines.shared.files import (
+    copy,
     disk,
     find_program,
     locked,
@@ -87,6 +88,16 @@ def test_disk_errors_say_what_was_done_and_what_to_do(number: int, hint: str) ->
         raise OSError(number, "text")
     assert caught.value.message == f"cannot write the moon: {os.strerror(number)}"
     assert hint in (caught.value.hint or "")
+
+
+def test_what_is_copied_elsewhere_has_nothing_to_do_with_the_home(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineError, match=f"cannot copy {tmp_path}/file to .*: Not a directory") as caught:
+        copy(tmp_path / "file", tmp_path / "file" / "below" / "x")
+    assert caught.value.hint is None
+    with pytest.raises(EngineError) as caught, disk("write the kubeconfig", is_home=False):
+        raise PermissionError(errno.EACCES, "text")
+    assert caught.value.hint is None
 
 
 def test_a_lock_is_held_once(tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ class Scan:
         except UnicodeDecodeError:
             raise BundleError(f"{place}: this is not UTF-8", hint="save it as UTF-8") from None
         except OSError as error:
-            raise unreadable(place, error) from None
+            is_there = os.path.lexists(f"{self._root}/{place}")  # if not, it is the folder that may not be entered
+            raise unreadable(place if is_there else folder or ".", error) from None
 
     def _take_back(self) -> None:
         """Negated patterns also bring back what git ignores; entering folders may show further ones."""

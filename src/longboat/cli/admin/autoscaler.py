@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from longboat.cli.input.arguments import PATH
 from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.core.errors import NotFound, UsageError
 
@@ -32,10 +33,10 @@ INPUT_OPTIONS = (
     ON,
     HOME,
     click.option(
-        "--objects", type=click.Path(), metavar="FILE", help="Cluster objects, as kubectl get ... -o json prints them."
+        "--objects", type=PATH, metavar="FILE", help="Cluster objects, as kubectl get ... -o json prints them."
     ),
-    click.option("--pools", type=click.Path(), metavar="FILE", help="The pools and settings, as YAML."),
-    click.option("--snapshot", type=click.Path(), metavar="FILE", help="A snapshot written by --save."),
+    click.option("--pools", type=PATH, metavar="FILE", help="The pools and settings, as YAML."),
+    click.option("--snapshot", type=PATH, metavar="FILE", help="A snapshot written by --save."),
     click.option("--now", metavar="TIME", help="Decide as of this time: 2026-11-15T12:00:00Z."),
 )
 
@@ -56,7 +57,7 @@ def command() -> None:
 
 @command.command("plan", short_help="Print what would be done now, and why.")
 @input_options
-@click.option("--save", type=click.Path(), metavar="FILE", help="Save the snapshot of the cluster, for --snapshot.")
+@click.option("--save", type=PATH, metavar="FILE", help="Save the snapshot of the cluster, for --snapshot.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def plan(output: str, save: str | None, **where: str | None) -> None:
     """Print what would be done now, for whom, and why everything else is left as it is.
@@ -87,11 +88,11 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
 
 @command.command("simulate", short_help="Replay a trace of jobs, beside other autoscalers.")
 @click.argument("trace", required=False, metavar="[TRACE]")
-@click.option("--pools", type=click.Path(), metavar="FILE", help="The pools and settings, as YAML.")
+@click.option("--pools", type=PATH, metavar="FILE", help="The pools and settings, as YAML.")
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Policy to simulate, or all. Repeatable.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-@click.option("--picture", type=click.Path(), metavar="FILE", help="Draw the result: an .svg or .html file.")
-@click.option("--from-cluster", type=click.Path(), metavar="PATH", help="Replay saved snapshots (file or folder).")
+@click.option("--picture", type=PATH, metavar="FILE", help="Draw the result: an .svg or .html file.")
+@click.option("--from-cluster", type=PATH, metavar="PATH", help="Replay saved snapshots (file or folder).")
 @click.option("--tune", is_flag=True, help="Try settings and show cost against waiting time.")
 @click.option(
     "--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of generated traces and failures."
@@ -104,7 +105,7 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
     show_default=True,
     help="Number of jobs to generate.",
 )
-@click.option("--write-trace", type=click.Path(), metavar="FILE", help="Write the trace as CSV.")
+@click.option("--write-trace", type=PATH, metavar="FILE", help="Write the trace as CSV.")
 @click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Time between Longboat's loops.")
 @click.option("--scheduler", metavar="RANKING", help="Ranking of nodes: packed, least-allocated, most-allocated.")
 @click.option("--checkpoint", default="30m", show_default=True, metavar="TIME", help="How often jobs save their work.")
@@ -165,7 +166,7 @@ def explain(name: str, output: str, **where: str | None) -> None:
 @command.command("run")
 @ON
 @HOME
-@click.option("--pools", type=click.Path(), metavar="FILE", required=True, help="The pools and settings, as YAML.")
+@click.option("--pools", type=PATH, metavar="FILE", required=True, help="The pools and settings, as YAML.")
 @click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Longest time between two loops.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Decide in every loop, change nothing.")
 @click.option("--once", is_flag=True, help="End after one loop.")

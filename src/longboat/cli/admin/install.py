@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from longboat import __version__
-from longboat.cli.input.arguments import namespaces_of, seconds, shown_namespaces
+from longboat.cli.input.arguments import PATH, namespaces_of, seconds, shown_namespaces
 from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.cli.output.terminal import say
 from longboat.core.errors import UsageError
@@ -35,9 +35,7 @@ from longboat.core.errors import UsageError
 @click.option(
     "--all-namespaces", "everywhere", is_flag=True, help="Serve all namespaces, with permissions in all of them."
 )
-@click.option(
-    "--autoscaler", "pools", type=click.Path(), metavar="FILE", help="Install the autoscaler too, with these pools."
-)
+@click.option("--autoscaler", "pools", type=PATH, metavar="FILE", help="Install the autoscaler too, with these pools.")
 @click.option("--ui", is_flag=True, help="Install the dashboard too: read-only, unless --ui-user names people.")
 @click.option("--ui-user", "users", multiple=True, metavar="NAME", help="May use it in their own name. Repeatable.")
 @click.option("--ui-group", "groups", multiple=True, metavar="NAME", help="A group of these. Repeatable.")

@@ -162,7 +162,7 @@ def write_version(spec: ClusterSpec) -> None:
     if path is None:
         return
     path = path.resolve()  # a link stays a link
-    with disk(f"write {path}"):
+    with disk(f"write {path}", is_home=False):
         before, mode = path.read_text(encoding="utf-8"), path.stat().st_mode & 0o777
         after = with_version(before, spec.versions.kubernetes)
         if after is None:

@@ -18,6 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LATEST = "-"
+PATH = click.Path(readable=False)
+"""A path, completed as one. click would refuse what may not be read: an argument of the training's, a file to write."""
 
 
 def seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:

@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 import click
 
+from longboat.core.commands import SHELLS, word_name
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.words import nearest
 from longboat.specs.yaml.mapping_file import STDIN
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json")
+_LONGEST_LINE = 256  # bytes of a `#!` line that Linux reads
 
 
 class RunTarget(NamedTuple):
@@ -36,7 +38,7 @@ def resolve(
 
     `workdir`: the folder with the code, where a flag names it.
     """
-    if not (words or command):
+    if not command and not (words and words[0].strip()):
         raise UsageError("nothing to run", hint="name a script (train.py), a job file (job.yaml), or -- COMMAND")
     if words and is_job_file(words[0]):
         return RunTarget(files=tuple(from_files(words)), arguments=tuple(command))
@@ -131,7 +133,7 @@ def starter(path: Path, name: str) -> list[str]:
     if os.access(path, os.X_OK) and not (is_shell and not has_interpreter(path)):
         return [f"./{name}"]
     if is_shell:
-        return ["bash" if path.suffix == ".bash" else "sh", name]
+        return [*(shell_of(path) or ["bash" if path.suffix == ".bash" else "sh"]), name]
     raise UsageError(
         f"{name} is neither a Python or shell script, nor executable, nor a job file",
         hint=f"chmod +x {name}, or {asked()} -- PROGRAM {name}",
@@ -140,11 +142,26 @@ def starter(path: Path, name: str) -> list[str]:
 
 def has_interpreter(path: Path) -> bool:
     """Whether a script begins with `#!`: only a shell starts one that does not."""
+    start = first_line(path)
+    return start is None or start.startswith("#!")  # unreadable: it is started as it is, and what is wrong is told then
+
+
+def shell_of(path: Path) -> list[str]:
+    """The shell that the first line of a script names, with its options; empty: it names none."""
+    words = (first_line(path) or "").removeprefix("#!").split()
+    if words and word_name(words[0]) == "env":
+        words = words[2 if words[1:2] == ["-S"] else 1 :]
+    return [word_name(words[0]), *words[1:]] if words and word_name(words[0]) in SHELLS else []
+
+
+def first_line(path: Path) -> str | None:
+    """The `#!` line of a script, or an empty text; None: it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return file.read(2) == b"#!"
+            line = file.readline(_LONGEST_LINE).decode(errors="replace")
     except OSError:
-        return True  # it is started as it is, and what is wrong is told then
+        return None
+    return line if line.startswith("#!") else ""
 
 
 def missing_script(script: str, arguments: Sequence[str], path: Path) -> Exception:

@@ -13,7 +13,7 @@ from longboat.core.errors import EngineError, LongboatError
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.lifecycle.pruning import expired
 from longboat.engines.local.records import LocalRecord
-from longboat.engines.local.removal import collect_code, prune_left, remove_run
+from longboat.engines.local.removal import collect_code, prune_left, record_if_readable, remove_run
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_data import data_name, load_code
 from longboat.engines.local.supervise.environments import environment_name
@@ -87,7 +87,7 @@ def _needed(home: Home, gone: set[str]) -> set[str] | None:
         files = RunFiles(home.runs / name)
         if name in gone:
             continue
-        record = files.stored_record()
+        record = record_if_readable(files)
         if record is None:
             if files.directory.is_dir():
                 return None

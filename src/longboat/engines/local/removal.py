@@ -89,7 +89,7 @@ def collect_code(home: Home) -> None:
     from longboat.bundles.store import BundleStore
 
     runs = [RunFiles(home.runs / name) for name in home.run_names()]
-    records = [files.stored_record() for files in runs if files.directory.is_dir()]
+    records = [record_if_readable(files) for files in runs if files.directory.is_dir()]
     # What a run with a damaged record needs is not known: nothing is collected until that run is removed.
     if None not in records:
         keep = {record.bundle for record in records if record is not None and record.bundle is not None}
@@ -97,6 +97,14 @@ def collect_code(home: Home) -> None:
     remove_leftovers(home)
     for folder in ("runs", "sweeps", "services"):
         remove_abandoned(home.root / folder)
+
+
+def record_if_readable(files: RunFiles) -> LocalRecord | None:
+    """None also where it may not be read: root's, of a command with sudo."""
+    try:
+        return files.stored_record()
+    except EngineError:
+        return None
 
 
 def remove_leftovers(home: Home) -> None:

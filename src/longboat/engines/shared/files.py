@@ -43,19 +43,19 @@ ABANDONED_S = 3600.0
 """Before that a draft may be without its lock yet. One that has a lock was made with it (`new_lock`)."""
 
 
-def disk_error(error: OSError, doing: str) -> EngineError:
-    """The message for a file operation that failed."""
+def disk_error(error: OSError, doing: str, *, is_home: bool = True) -> EngineError:
+    """The message for a file operation that failed. `is_home`: it was below LONGBOAT_HOME, so another one may help."""
     reason = os.strerror(error.errno) if error.errno else str(error)
-    return EngineError(f"cannot {doing}: {reason}", hint=_HINTS.get(error.errno or 0))
+    return EngineError(f"cannot {doing}: {reason}", hint=_HINTS.get(error.errno or 0) if is_home else None)
 
 
 @contextlib.contextmanager
-def disk(doing: str) -> Iterator[None]:
+def disk(doing: str, *, is_home: bool = True) -> Iterator[None]:
     """Turn an OSError of the block into an EngineError that says what was being done."""
     try:
         yield
     except OSError as error:
-        raise disk_error(error, doing) from error
+        raise disk_error(error, doing, is_home=is_home) from error
 
 
 def make_folder(path: Path, *, is_durable: bool = False) -> Path:
@@ -244,7 +244,7 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
     """
     from longboat.bundles.merging import merge
 
-    with disk(f"copy {source} to {target}"):
+    with disk(f"copy {source} to {target}", is_home=False):
         (target.parent if below is None else below).mkdir(parents=True, exist_ok=True)
         merge(os.path.realpath(source), str(target), str(below or ""))
 

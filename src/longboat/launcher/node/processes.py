@@ -42,8 +42,12 @@ class StartError(Exception):
 def find_program(name: str, path: str) -> str:
     """Search a program in PATH. Raises StartError."""
     if "/" in name:
-        if not os.path.exists(name):
-            raise StartError("%s: no such file" % name, 127)
+        try:
+            os.stat(name)
+        except PermissionError as error:  # of a folder on the way: whether the program is there cannot be seen
+            raise StartError("%s: %s" % (name, error.strerror), 126) from None
+        except OSError:
+            raise StartError("%s: no such file" % name, 127) from None
         candidates = [name]
     else:
         candidates = [os.path.join(folder or ".", name) for folder in path.split(":")]

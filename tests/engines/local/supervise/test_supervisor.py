@@ -19,6 +19,7 @@ from longboat.engines.lifecycle.kept_environment import forget_environment, keep
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.supervise import spawn
 from longboat.engines.local.supervise.processes import is_alive
+from longboat.engines.local.supervise.supervisor import Supervisor
 from longboat.engines.shared.secrets import set_secret
 from tests.engines.local.conftest import WAITS, LocalJobs
 
@@ -58,6 +59,29 @@ def test_a_supervisor_lets_go_of_its_callers_descriptors(local: LocalJobs) -> No
     os.close(reader)
     local.let_go(run.name)
     assert local.wait(run.name).phase == "succeeded"
+
+
+def test_a_ticket_that_may_not_be_read_changes_no_verdict(local: LocalJobs) -> None:
+    """One that `sudo longboat run` has left in the queue: a run that had succeeded became one that had failed."""
+    run = local.submit(WAITS)
+    local.until_said(run.name, "ready")
+    supervisor = local.supervisor(run.name)
+    closed = local.home.folder("queue") / "closed.lock"
+    closed.mkdir()  # what root cannot read either
+    local.let_go(run.name)
+    local.until(lambda: not is_alive(supervisor), "the supervisor is gone")
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended.reason
+    assert not (local.files(run.name).directory / "crash.txt").exists()
+
+
+def test_what_breaks_after_the_end_changes_no_verdict(local: LocalJobs) -> None:
+    run = local.run("raise SystemExit(7)")
+    local.until(lambda: not is_alive(local.supervisor(run.name)), "the supervisor is gone")
+    supervisor = Supervisor(local.files(run.name).directory)
+    supervisor.fail_hard("a bug")
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("failed", 7), ended.reason
 
 
 def test_python_is_the_one_of_the_caller(local: LocalJobs) -> None:

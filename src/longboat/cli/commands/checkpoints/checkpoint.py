@@ -97,7 +97,7 @@ def state_words(entry: CheckpointEntry) -> str:
 
 @command.command("get", short_help="Copy a checkpoint here, whole or not at all.")
 @click.argument("checkpoint", metavar="RUN[:STEP]", shell_complete=run_names)
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(readable=False, path_type=Path))
 @engine_options
 def get_command(checkpoint: str, folder: Path) -> None:
     """Copy a checkpoint here, whole or not at all; without STEP the newest complete one. Prints where it is.

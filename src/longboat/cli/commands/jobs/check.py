@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from longboat.cli.input.arguments import PATH
 from longboat.cli.input.engine_option import open_engine
 from longboat.cli.input.loading import load, submission_of
 from longboat.cli.input.options import TargetCommand, job_options
@@ -17,7 +18,7 @@ SWEEP_NOTICE = "the job has a `sweep`, and this is one run of it: longboat sweep
 
 
 @click.command("check", cls=TargetCommand, short_help="Validate job files and show what would run.")
-@click.argument("words", nargs=-1, type=click.Path(), metavar="FILE.yaml... | SCRIPT [ARG]... | -- COMMAND...")
+@click.argument("words", nargs=-1, type=PATH, metavar="FILE.yaml... | SCRIPT [ARG]... | -- COMMAND...")
 @job_options
 @click.option(
     "-o",

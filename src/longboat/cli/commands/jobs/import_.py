@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from longboat.cli.commands.jobs.init import write_file
+from longboat.cli.input.arguments import PATH
 from longboat.cli.output.terminal import note, say
 from longboat.core.errors import NotFound, UsageError
 from longboat.specs.importers.registry import import_text
 
 
 @click.command("import", short_help="Translate job files and cluster files of other tools.")
-@click.argument("file", type=click.Path())
-@click.option("-o", "--output", default="-", type=click.Path(), help="Where to write it (default: stdout).")
+@click.argument("file", type=PATH)
+@click.option("-o", "--output", default="-", type=PATH, help="Where to write it (default: stdout).")
 @click.option("--task", metavar="NAME", help="Which task of a pipeline: its name, or its number.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def command(file: str, output: str, task: str | None, force: bool) -> None:

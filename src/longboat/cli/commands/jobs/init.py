@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from longboat.cli.input.arguments import PATH
 from longboat.cli.input.targets import name_from, starter
 from longboat.cli.output.terminal import is_terminal, note, say
 from longboat.core.errors import EngineError, NotFound, UsageError
@@ -20,8 +21,8 @@ USUAL = ("train.py", "main.py", "run.py")
 
 
 @click.command("init", short_help="Write a job file.")
-@click.argument("script", required=False, type=click.Path())
-@click.option("-o", "--output", default="job.yaml", show_default=True, type=click.Path(), help="The file; -: stdout.")
+@click.argument("script", required=False, type=PATH)
+@click.option("-o", "--output", default="job.yaml", show_default=True, type=PATH, help="The file; -: stdout.")
 @click.option("--yes", "-y", is_flag=True, help="Ask no questions.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def command(script: str | None, output: str, yes: bool, force: bool) -> None:

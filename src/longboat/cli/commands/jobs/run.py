@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longboat.cli.input.arguments import duration_option
+from longboat.cli.input.arguments import PATH, duration_option
 from longboat.cli.input.options import TargetCommand, job_options
 from longboat.cli.output.terminal import note, note_once
 from longboat.core.errors import UsageError
@@ -20,9 +20,7 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 
 
 @click.command("run", cls=TargetCommand, short_help="Run a script, a job file or a command.")
-@click.argument(
-    "words", nargs=-1, type=click.Path(), metavar="SCRIPT [ARG]... | FILE.yaml... [-- ARG...] | -- COMMAND..."
-)
+@click.argument("words", nargs=-1, type=PATH, metavar="SCRIPT [ARG]... | FILE.yaml... [-- ARG...] | -- COMMAND...")
 @job_options
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
 @click.option("--id", "run_id", metavar="NAME", help="Name of the run; one that exists is not started again.")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import click
 
 from longboat.cli.commands.runs.exec import node_name
+from longboat.cli.input.arguments import PATH
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.core.errors import NotFound, UsageError
 from longboat.sdk.copying import target_here, target_in_run
@@ -28,8 +29,8 @@ class CopyEnd(NamedTuple):
 
 
 @click.command("cp", context_settings={"ignore_unknown_options": True}, short_help="Copy files into or out of a run.")
-@click.argument("source", metavar="SOURCE", type=click.Path())
-@click.argument("destination", metavar="DESTINATION", type=click.Path())
+@click.argument("source", metavar="SOURCE", type=PATH)
+@click.argument("destination", metavar="DESTINATION", type=PATH)
 @engine_options
 def command(source: str, destination: str) -> None:
     """Copy a file or folder out of a run (RUN:PATH, RUN/NODE:PATH) or into it; the other side is a path here.

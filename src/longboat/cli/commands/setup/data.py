@@ -148,7 +148,9 @@ def opened(volume: str) -> Iterator[Ask]:
                 return getattr(import_program, verb)(root, *words)
             except FileNotFoundError as error:
                 raise NotFound(f"{error.filename}: {error.strerror}") from None
-            except (OSError, ValueError) as error:
+            except OSError as error:
+                raise EngineError(f"cannot use {error.filename or root}: {error.strerror or error}") from None
+            except ValueError as error:
                 raise EngineError(str(error)) from None
 
         yield ask

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from longboat.cli.input.arguments import PATH
 from longboat.cli.input.options import TargetCommand, job_options
 from longboat.cli.output.terminal import note, say
 from longboat.core.errors import JobError, Problem, UsageError
@@ -23,9 +24,7 @@ FIELDS |= {"metric": "sweep.metric.name", "goal": "sweep.metric.goal"}
 
 
 @click.command("start", cls=TargetCommand, hidden=True)
-@click.argument(
-    "words", nargs=-1, type=click.Path(), metavar="FILE.yaml... [-- ARG...] | SCRIPT [ARG]... | -- COMMAND..."
-)
+@click.argument("words", nargs=-1, type=PATH, metavar="FILE.yaml... [-- ARG...] | SCRIPT [ARG]... | -- COMMAND...")
 @click.option(
     "-p", "--param", multiple=True, metavar="NAME=VALUES", help="lr=0.1,0.01 or lr=1e-4..1e-1:log. Repeatable."
 )

@@ -17,7 +17,7 @@ from longboat.cli.commands.workbench.opening import (
     reached,
     stay,
 )
-from longboat.cli.input.arguments import seconds
+from longboat.cli.input.arguments import PATH, seconds
 from longboat.cli.input.engine_option import open_engine, placed
 from longboat.cli.input.options import job_options
 from longboat.cli.output.terminal import say
@@ -31,7 +31,7 @@ PORT = 8888  # Jupyter's own
 
 
 @click.command("notebook", short_help="Open JupyterLab with GPUs.")
-@click.argument("words", nargs=-1, type=click.Path(), metavar="[FILE.yaml]...")
+@click.argument("words", nargs=-1, type=PATH, metavar="[FILE.yaml]...")
 @job_options
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of this machine (default: 8888).")
 @click.option("--idle", default="1h", callback=seconds, metavar="TIME", help="End when unused for this long (1h).")

@@ -14,7 +14,7 @@ from longboat.cli.commands.workbench.opening import (
     open_bench,
     stop_quietly,
 )
-from longboat.cli.input.arguments import seconds
+from longboat.cli.input.arguments import PATH, seconds
 from longboat.cli.input.engine_option import open_engine, placed
 from longboat.cli.input.options import TargetCommand, job_options
 from longboat.cli.input.targets import is_job_file
@@ -33,7 +33,7 @@ class ShellCommand(TargetCommand):
 
 
 @click.command("shell", cls=ShellCommand, short_help="Open a terminal on a node with GPUs.")
-@click.argument("words", nargs=-1, type=click.Path(), metavar="[FILE.yaml]... [-- COMMAND...]")
+@click.argument("words", nargs=-1, type=PATH, metavar="[FILE.yaml]... [-- COMMAND...]")
 @job_options
 @click.option(
     "--idle", default="1h", callback=seconds, metavar="TIME", help="End when nobody is in it for this long (1h)."

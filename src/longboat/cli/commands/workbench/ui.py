@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from longboat.cli.input.arguments import PATH
 from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.cli.output.terminal import say
 
@@ -38,7 +39,7 @@ from longboat.cli.output.terminal import say
 )
 @click.option("--insecure-bind", is_flag=True, help="--bind without TLS: behind a proxy that has it.")
 @click.option("--public-url", metavar="URL", help="Where browsers reach it behind a proxy: https://HOST[:PORT].")
-@click.option("--token-file", type=click.Path(), metavar="FILE", help="The token, instead of a new one; not printed.")
+@click.option("--token-file", type=PATH, metavar="FILE", help="The token, instead of a new one; not printed.")
 @click.option(
     "--users-from-proxy",
     is_flag=True,

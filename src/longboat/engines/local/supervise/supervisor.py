@@ -6,11 +6,12 @@ its lock free and starts another one (`spawn`), which carries on from the files.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
 
-from longboat.core.errors import InternalError, LongboatError
+from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
 from longboat.core.runs import Failure, latest_step
@@ -388,11 +389,13 @@ class Supervisor(StateKeeper):
         self._wakeups.close()
 
     def fail_hard(self, message: str) -> None:
-        """Something in Longboat itself broke: the run ends with that, not in silence."""
-        self._finish("failed", exit_code=InternalError.exit_code, reason=message, cause="lost")
+        """Something in Longboat itself broke: the run ends with that. A verdict that was given stays."""
+        if not self.state.is_final:
+            self._finish("failed", exit_code=InternalError.exit_code, reason=message, cause="lost")
 
     def _wake_waiting(self) -> None:
         """Tell the first runs of the queue to look again; each that starts tells the next."""
         assert self._slot is not None
-        for name in self._slot.waiting()[:8]:
-            wake(RunFiles(self.home.runs / name))
+        with contextlib.suppress(EngineError):  # a ticket that may not be read: they look by themselves, too
+            for name in self._slot.waiting()[:8]:
+                wake(RunFiles(self.home.runs / name))
