@@ -87,6 +87,39 @@ def test_what_could_not_be_read_or_asked_again_is_said(page: Any) -> None:
     page.get_by_text("The record of old is damaged").wait_for()
     page.get_by_text("Lab does not answer: connection refused: what is shown is as it was.").wait_for()
     row_of(page, "tried").get_by_text("2 of 2").wait_for()
+    nothing = {"services": [], "benches": [], "problems": ["lab: it does not answer"]}
+    page.route("**/api/services", lambda route: route.fulfill(json=nothing))
+    open_page(page, "services")
+    page.get_by_text("Lab: it does not answer").wait_for()
+
+
+PLACED = """async () => {
+  const { placed, store } = await import("./static/lib/store.js")
+  store.clusters = [{ name: "lab", options: "--on lab" }, { name: "local", options: "" }]
+  return [placed("lab", "longboat logs a: the end of it"), placed("local", "longboat ps"), placed("lab", "wait")]
+}"""
+
+
+def test_commands_mean_the_place_that_they_are_shown_for(page: Any) -> None:
+    assert page.evaluate(PLACED) == ["longboat logs a --on lab: the end of it", "longboat ps", "wait"]
+    kept = page.evaluate("fetch('api/sweeps/local/tried').then(answer => answer.json())")
+    runs = page.evaluate("fetch('api/runs').then(answer => answer.json())")
+    far = {**runs["clusters"][0], "name": "lab", "kind": "kubernetes", "options": "--on lab"}
+    page.route("**/api/runs", lambda route: route.fulfill(json={**runs, "clusters": [*runs["clusters"], far]}))
+    page.route("**/api/sweeps/lab/tried", lambda route: route.fulfill(json={**kept, "cluster": "lab"}))
+    page.reload()
+    open_page(page, "sweep/lab/tried")
+    page.get_by_role("button", name="Copy: longboat sweep status tried --on lab").wait_for()
+
+
+def test_curves_of_many_ranks(page: Any) -> None:
+    """More samples than a call has room for arguments."""
+    samples = [[1_700_000_000 + 5 * at, at % 7] for at in range(1000)]
+    told = page.evaluate("fetch('api/runs/local/tried-t1/metrics').then(answer => answer.json())")
+    answer = {**told, "system": {str(rank): {"cpu": samples} for rank in range(200)}}
+    page.route("**/api/runs/local/tried-t1/metrics", lambda route: route.fulfill(json=answer))
+    open_page(page, "run/local/tried-t1")
+    page.get_by_role("img", name="CPU cores of 200 ranks").wait_for()
 
 
 AXES = """async () => {
