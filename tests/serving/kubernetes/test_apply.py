@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,7 +15,8 @@ from longboat.kubeapi.errors import ApiError, Unreachable
 from longboat.kubeapi.kinds import DEPLOYMENT, HPA, INGRESS, SERVICE
 from longboat.serving.kubernetes import apply
 from longboat.serving.kubernetes.logs import LOOK_S, LogFollower, follow_lines, past_lines
-from longboat.serving.kubernetes.manifests import ServingRecord, autoscaler_object, service_objects
+from longboat.serving.kubernetes.manifests import NAME, RECORD, TRACK, ServingRecord, autoscaler_object, service_objects
+from longboat.serving.kubernetes.services import ClusterServices
 from tests.sweeps.kubernetes.memory_cluster import MemoryCluster
 
 OPEN = ServingRecord(run="r", step=None, version=1, command=("x",), serve=Serve(ingress="model.example.org"))
@@ -56,6 +58,18 @@ def test_an_autoscaler_is_removed_by_the_same_rule() -> None:
     assert client.find(HPA, "svc") is not None
     apply.remove_owned(client, deployment, HPA)
     assert client.find(HPA, "svc") is None
+
+
+def test_a_damaged_canary_hides_no_other_service() -> None:
+    client, told = served(), list[str]()
+    for name in ("other", "other-canary"):
+        objects = objects_of(CLOSED)
+        apply.put(client, [{**objects[0], "metadata": {**objects[0]["metadata"], "name": name}}])
+    labels = {NAME: "other", TRACK: "canary"}
+    client.patch(DEPLOYMENT, "other-canary", {"metadata": {"labels": labels, "annotations": {RECORD: "{}"}}})
+    engine: Any = SimpleNamespace(client=client)
+    assert [status.name for status in ClusterServices(engine, told.append).list()] == ["svc"]
+    assert len(told) == 1 and "of other-canary is damaged" in told[0]
 
 
 class LongLog:

@@ -11,6 +11,7 @@ import msgspec
 from longboat.core.errors import EngineError
 from longboat.core.guards.decoding import decode
 from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
+from longboat.engines.kubernetes.record_store import has_wild_number
 from longboat.serving.kubernetes.manifests import RECORD, SERVICE_PORT, VERSION, ServingRecord
 from longboat.serving.service_status import ServiceStatus
 
@@ -33,6 +34,10 @@ def record_of(body: Object) -> ServingRecord:
         raise EngineError(f"the annotation {RECORD} of {body['metadata']['name']} is damaged: {error}") from None
     if record.format > FORMAT:
         raise NewerFormat(f"the service {body['metadata']['name']}")
+    if has_wild_number(text):
+        raise EngineError(
+            f"the annotation {RECORD} of {body['metadata']['name']} is damaged: numbers of 10^16 and more"
+        )
     return record
 
 
