@@ -153,6 +153,16 @@ def numbered(*seconds: int) -> list[bytes]:
     return [b"0.out %d 2026-01-01T00:00:%02d.5Z at %d\n" % (second, second, second) for second in seconds]
 
 
+def test_the_log_of_the_server_is_followed_whatever_runs_beside_it() -> None:
+    client: Any = LongLog([b"last words\n"])
+    statuses = [{"name": "istio-proxy", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    pod = {**CRASHED, "status": {"containerStatuses": [*statuses, *CRASHED["status"]["containerStatuses"]]}}
+    follower = LogFollower(client, None)
+    follower.follow(pod)
+    assert [line.data for line in follower.arrived(5.0)] == [b"last words\n"]
+    follower.close()
+
+
 def test_a_log_is_taken_up_at_its_last_line_however_long_the_server_was_away() -> None:
     away = Unreachable("connection refused")
     client: Any = AwayServer(away, numbered(3), away, ApiError("no route to host", status=502), numbered(3, 4, 50))

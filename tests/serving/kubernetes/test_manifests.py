@@ -267,8 +267,9 @@ def test_a_failed_version_gives_nothing_on() -> None:
 
 
 def test_starts_that_failed_count_until_a_version_was_there() -> None:
-    waiting = {"status": {"containerStatuses": [{"restartCount": 3}]}, "metadata": {}}
-    assert failed_starts({}, [waiting, {"metadata": {}}]) == 3
+    beside = {"name": "istio-proxy", "restartCount": 9}
+    waiting = {"status": {"containerStatuses": [beside, {"name": "main", "restartCount": 3}]}, "metadata": {}}
+    assert failed_starts({}, [waiting, {"metadata": {}}]) == 3, "of its server, not of what a mesh puts beside it"
     was_there = {"status": {"conditions": [{"type": "Progressing", "reason": "NewReplicaSetAvailable"}]}}
     assert failed_starts(was_there, [waiting]) == 0
     ready = {**waiting, "status": {**waiting["status"], "conditions": [{"type": "Ready", "status": "True"}]}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import Empty, Full, Queue
 from typing import Any
 
@@ -15,6 +15,7 @@ from longboat.core.errors import LongboatError, NotFound
 from longboat.core.runs import LogLine
 from longboat.core.times import format_time
 from longboat.engines.kubernetes.logs.lines import lines_of_pod
+from longboat.engines.kubernetes.observe.termination import container_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection.transport import ResponseStream
 from longboat.kubeapi.errors import ApiError, Forbidden
@@ -44,9 +45,9 @@ def past_lines(
             notice(f"the log of {name} cannot be read: {error.message}")
 
 
-def started_container(pod: Object) -> Object | None:
+def started_container(pod: Object) -> Mapping[str, Any] | None:
     """The status of its container, if that was started at least once: the API server has a log of no other."""
-    status: Object | None = next(iter((pod.get("status") or {}).get("containerStatuses") or ()), None)
+    status = container_of(pod)
     if status is None:
         return None
     return status if "waiting" not in (status.get("state") or {}) or status.get("lastState") else None
