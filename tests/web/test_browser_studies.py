@@ -122,6 +122,33 @@ def test_curves_of_many_ranks(page: Any) -> None:
     page.get_by_role("img", name="CPU cores of 200 ranks").wait_for()
 
 
+SPY = """
+window.drawn = []
+const { fillText } = CanvasRenderingContext2D.prototype
+CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+  window.drawn.push([text, x / this.canvas.width])
+  return fillText.call(this, text, x, ...rest)
+}"""
+
+
+def test_a_narrow_chart_of_some_minutes_has_its_times_below_it(page: Any) -> None:
+    """Also where none of them is a multiple of five: times stand below the curve, and not behind its end."""
+    page.add_init_script(SPY)
+    page.set_viewport_size({"width": 390, "height": 844})
+    told = page.evaluate("fetch('api/runs/local/tried-t1/metrics').then(answer => answer.json())")
+    began = 5666667 * 300 + 10
+    answer = {**told, "series": {"loss": [[at, began + 28 * at, 1.0 / (at + 1)] for at in range(11)]}}
+    page.route("**/api/runs/local/tried-t1/metrics", lambda route: route.fulfill(json=answer))
+    open_page(page, "run/local/tried-t1")
+    page.reload()
+    page.locator(".chart canvas").wait_for()
+    places: list[float] = []
+    while not places:
+        page.wait_for_timeout(100)
+        places = [x for text, x in page.evaluate("window.drawn") if text[2:3] == ":"]
+    assert all(0.05 < x < 0.95 for x in places), places
+
+
 AXES = """async () => {
   const { axisOf } = await import("./static/pages/parallel.js")
   const wide = [0.001, 0.4]
@@ -145,3 +172,12 @@ def test_a_sweep_of_many_trials(page: Any) -> None:
     assert table.get_by_role("row").count() == 201 and row_of(page, "many-t201").count() == 0
     page.get_by_role("button", name="Show all").click()
     row_of(page, "many-t300").wait_for()
+    page.set_viewport_size({"width": 390, "height": 844})
+    lines = page.locator("svg.parallel")
+    names = [f"parameter_{number}" for number in range(9)]
+    wide = [{**each, "params": dict.fromkeys(names, at)} for at, each in enumerate(many[:20])]
+    page.route("**/api/sweeps/local/wide", lambda route: route.fulfill(json={**answer, "name": "wide", "trials": wide}))
+    open_page(page, "sweep/local/wide")
+    page.get_by_role("heading", level=1, name="wide").wait_for()
+    assert lines.bounding_box()["height"] == 300 and lines.bounding_box()["width"] == 900, "all axes, to be scrolled to"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -70,7 +70,7 @@ function options({ width, height, series, time, log, marks, stepped, legend, uPl
     cursor: { sync: { key: "page" }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { time }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) } },
     axes: [
-      { ...axis, size: 24, ...(time ? { values: clockTicks } : { values: (_, places) => places.map(ticks || value) }), space: width < 420 ? 90 : 60 },
+      { ...axis, size: 24, incrs: time ? CLOCK_STEPS : undefined, ...(time ? { values: clockTicks } : { values: (_, places) => places.map(ticks || value) }), space: width < 420 ? 90 : 60 },
       { ...axis, size: (_, words) => 14 + 7 * Math.max(2, ...(words || []).map((word) => word.length)), values: (_, places) => places.map((tick) => (tick === null ? "" : value(tick))) },
     ],
     series: [
@@ -91,6 +91,9 @@ function options({ width, height, series, time, log, marks, stepped, legend, uPl
   }
 }
 
+/** Seconds between ticks. uPlot has no step between one minute and five: a chart of four minutes that is narrow had no
+ * tick but one behind its end. */
+const CLOCK_STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 345600, 691200, 1382400, 2764800, 5529600]
 const two = (n) => String(n).padStart(2, "0")
 const clockTicks = (_, ticks) => {
   const long = ticks.length > 1 && ticks[ticks.length - 1] - ticks[0] > 86400

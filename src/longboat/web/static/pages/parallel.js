@@ -99,7 +99,7 @@ export function Parallel({ trials, names, space, metric, best, chosen, onChoose 
   return html`<${Card} id="parallel" title="What makes it better" sub="drag on an axis to select; the table follows" end=${tools}>
     <div class="body">
       <div class="scroll" tabindex="0" role="region" aria-label="Parallel coordinates" ref=${box}>
-        <svg class="plot parallel" style=${{ "--dense": Math.max(0.08, Math.min(1, 60 / known.length)) }} width=${inner} height=${HEIGHT} role="img" aria-label=${`Parallel coordinates of ${known.length} trials: ${[...names, metric].join(", ")}${best ? `. The best has ${metric} ${value(best.metric)}` : ""}`}>
+        <svg class="plot parallel" style=${{ "--dense": Math.max(0.08, Math.min(1, 60 / known.length)), width: `${inner}px`, height: `${HEIGHT}px` }} role="img" aria-label=${`Parallel coordinates of ${known.length} trials: ${[...names, metric].join(", ")}${best ? `. The best has ${metric} ${value(best.metric)}` : ""}`}>
           ${sorted.map((trial) => html`<path key=${trial.trial} class=${`trial ${shownPhase(trial)}${trial.trial === best?.trial ? " best" : ""}${inside(trial) ? "" : " out"}`} d=${line(trial)}><title>${trial.run || trial.trial}: ${metric} ${value(trial.metric)}</title></path>`)}
           ${axes.map((axis, at) => html`<${Axis} key=${axis.key || axis.name} axis=${axis} x=${Math.round(x(at))} isFirst=${at === 0} chosen=${chosen[axis.key || axis.name]} onChoose=${choose(axis)} />`)}
         </svg>
