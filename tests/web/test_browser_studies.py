@@ -122,6 +122,21 @@ def test_curves_of_many_ranks(page: Any) -> None:
     page.get_by_role("img", name="CPU cores of 200 ranks").wait_for()
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_names_without_spaces_break(page: Any, width: int) -> None:
+    """Addresses of checkpoints and names of images have none; the page would scroll sideways."""
+    image = "registry.example.com/team/trainer@sha256:" + "0123456789abcdef" * 4
+    page.set_viewport_size({"width": width, "height": 900})
+    kept = page.evaluate("fetch('api/runs/local/tried-t1').then(answer => answer.json())")
+    attempts = [{**kept["status"]["attempts"][0], "resumed_from": f"s3://{image}"}]
+    explain = {"headline": f"it cannot pull {image}", "facts": [image], "lines": [], "next_steps": [image]}
+    answer = {**kept, "explain": explain, "status": {**kept["status"], "attempts": attempts}}
+    page.route("**/api/runs/local/tried-t1", lambda route: route.fulfill(json=answer))
+    open_page(page, "run/local/tried-t1")
+    page.get_by_text(f"from s3://{image}").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 SPY = """
 window.drawn = []
 const { fillText } = CanvasRenderingContext2D.prototype
