@@ -87,6 +87,81 @@ def test_what_could_not_be_read_or_asked_again_is_said(page: Any) -> None:
     page.get_by_text("The record of old is damaged").wait_for()
     page.get_by_text("Lab does not answer: connection refused: what is shown is as it was.").wait_for()
     row_of(page, "tried").get_by_text("2 of 2").wait_for()
+    nothing = {"services": [], "benches": [], "problems": ["lab: it does not answer"]}
+    page.route("**/api/services", lambda route: route.fulfill(json=nothing))
+    open_page(page, "services")
+    page.get_by_text("Lab: it does not answer").wait_for()
+
+
+PLACED = """async () => {
+  const { placed, store } = await import("./static/lib/store.js")
+  store.clusters = [{ name: "lab", options: "--on lab" }, { name: "local", options: "" }]
+  return [placed("lab", "longboat logs a: the end of it"), placed("local", "longboat ps"), placed("lab", "wait")]
+}"""
+
+
+def test_commands_mean_the_place_that_they_are_shown_for(page: Any) -> None:
+    assert page.evaluate(PLACED) == ["longboat logs a --on lab: the end of it", "longboat ps", "wait"]
+    kept = page.evaluate("fetch('api/sweeps/local/tried').then(answer => answer.json())")
+    runs = page.evaluate("fetch('api/runs').then(answer => answer.json())")
+    far = {**runs["clusters"][0], "name": "lab", "kind": "kubernetes", "options": "--on lab"}
+    page.route("**/api/runs", lambda route: route.fulfill(json={**runs, "clusters": [*runs["clusters"], far]}))
+    page.route("**/api/sweeps/lab/tried", lambda route: route.fulfill(json={**kept, "cluster": "lab"}))
+    page.reload()
+    open_page(page, "sweep/lab/tried")
+    page.get_by_role("button", name="Copy: longboat sweep status tried --on lab").wait_for()
+
+
+def test_curves_of_many_ranks(page: Any) -> None:
+    """More samples than a call has room for arguments."""
+    samples = [[1_700_000_000 + 5 * at, at % 7] for at in range(1000)]
+    told = page.evaluate("fetch('api/runs/local/tried-t1/metrics').then(answer => answer.json())")
+    answer = {**told, "system": {str(rank): {"cpu": samples} for rank in range(200)}}
+    page.route("**/api/runs/local/tried-t1/metrics", lambda route: route.fulfill(json=answer))
+    open_page(page, "run/local/tried-t1")
+    page.get_by_role("img", name="CPU cores of 200 ranks").wait_for()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_names_without_spaces_break(page: Any, width: int) -> None:
+    """Addresses of checkpoints and names of images have none; the page would scroll sideways."""
+    image = "registry.example.com/team/trainer@sha256:" + "0123456789abcdef" * 4
+    page.set_viewport_size({"width": width, "height": 900})
+    kept = page.evaluate("fetch('api/runs/local/tried-t1').then(answer => answer.json())")
+    attempts = [{**kept["status"]["attempts"][0], "resumed_from": f"s3://{image}"}]
+    explain = {"headline": f"it cannot pull {image}", "facts": [image], "lines": [], "next_steps": [image]}
+    answer = {**kept, "explain": explain, "status": {**kept["status"], "attempts": attempts}}
+    page.route("**/api/runs/local/tried-t1", lambda route: route.fulfill(json=answer))
+    open_page(page, "run/local/tried-t1")
+    page.get_by_text(f"from s3://{image}").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+SPY = """
+window.drawn = []
+const { fillText } = CanvasRenderingContext2D.prototype
+CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+  window.drawn.push([text, x / this.canvas.width])
+  return fillText.call(this, text, x, ...rest)
+}"""
+
+
+def test_a_narrow_chart_of_some_minutes_has_its_times_below_it(page: Any) -> None:
+    """Also where none of them is a multiple of five: times stand below the curve, and not behind its end."""
+    page.add_init_script(SPY)
+    page.set_viewport_size({"width": 390, "height": 844})
+    told = page.evaluate("fetch('api/runs/local/tried-t1/metrics').then(answer => answer.json())")
+    began = 5666667 * 300 + 10
+    answer = {**told, "series": {"loss": [[at, began + 28 * at, 1.0 / (at + 1)] for at in range(11)]}}
+    page.route("**/api/runs/local/tried-t1/metrics", lambda route: route.fulfill(json=answer))
+    open_page(page, "run/local/tried-t1")
+    page.reload()
+    page.locator(".chart canvas").wait_for()
+    places: list[float] = []
+    while not places:
+        page.wait_for_timeout(100)
+        places = [x for text, x in page.evaluate("window.drawn") if text[2:3] == ":"]
+    assert all(0.05 < x < 0.95 for x in places), places
 
 
 AXES = """async () => {
@@ -115,3 +190,12 @@ def test_a_sweep_of_many_trials(page: Any) -> None:
     assert table.get_by_role("row").count() == 201 and row_of(page, "many-t201").count() == 0
     page.get_by_role("button", name="Show all").click()
     row_of(page, "many-t300").wait_for()
+    page.set_viewport_size({"width": 390, "height": 844})
+    lines = page.locator("svg.parallel")
+    names = [f"parameter_{number}" for number in range(9)]
+    wide = [{**each, "params": dict.fromkeys(names, at)} for at, each in enumerate(many[:20])]
+    page.route("**/api/sweeps/local/wide", lambda route: route.fulfill(json={**answer, "name": "wide", "trials": wide}))
+    open_page(page, "sweep/local/wide")
+    page.get_by_role("heading", level=1, name="wide").wait_for()
+    assert lines.bounding_box()["height"] == 300 and lines.bounding_box()["width"] == 900, "all axes, to be scrolled to"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -16,17 +16,18 @@ pytest.importorskip("starlette", reason="the extra ui is not installed")
 import longboat
 from longboat.core.runs import REPLICA_OF, Attempt, RunStatus
 from longboat.engines.engine import Submission
+from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.gate.decide import ClusterUsage
 from longboat.engines.local.engine import LocalEngine
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.metrics.values import Activity
 from longboat.web.events import EventLog
-from longboat.web.places import LOCAL, url_name
+from longboat.web.places import LOCAL, ShownPlace, url_name
 from longboat.web.rows import changes, row_of
 from longboat.web.static_files import StaticFiles
 from longboat.web.views.curves import step_times, thinned
-from longboat.web.views.fleet import MOST_CELLS, cluster_nodes
+from longboat.web.views.fleet import MOST_CELLS, cluster_nodes, services
 from longboat.web.wakeups import FIGURES_S, KnownFigures
 from longboat.web.watching import LONGEST_REST_S, Watchers, rest_after
 from tests.web.dashboards import AskedDashboard
@@ -66,6 +67,27 @@ def test_contexts_become_names_that_urls_can_hold() -> None:
     assert url_name("a/b", ["a-b"]) == "a-b-2" and url_name("///", []) == "cluster"
 
 
+def test_a_command_means_the_place_that_it_is_shown_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = LocalEngine(home)
+    here = ShownPlace(LOCAL, "this machine", LOCAL, engine)
+    places = [ShownPlace("lab", "lab/a", "kubernetes", engine, *where) for where in (("lab", "a b"), (None, "a"), ())]
+    assert here.command("ps") == "longboat ps"
+    assert [place.options for place in places] == [
+        ["--on", "lab", "--namespace", "a b"],
+        ["--namespace", "a"],
+        ["--engine", "kubernetes"],
+    ]
+    assert Watchers(places[:1], EventLog()).clusters()[0]["options"] == "--on lab --namespace 'a b'"
+    monkeypatch.setenv("LONGBOAT_ENGINE", "kubernetes")
+    assert here.command("ps") == "longboat ps --engine local" and places[2].options == []
+
+
+def test_services_that_cannot_be_listed_are_told_in_words(tmp_path: Path) -> None:
+    lost = KubernetesEngine(environment={"KUBECONFIG": str(tmp_path / "none")})
+    (problem,) = services([(ShownPlace("lab-1", "lab", "kubernetes", lost), [])])["problems"]
+    assert problem.startswith("lab: ") and "none" in problem
+
+
 def follow(events: EventLog, cursor: str) -> list[str]:
     async def read() -> list[str]:
         return [data.decode() async for data in events.follow(cursor, dict)]
@@ -80,7 +102,7 @@ def test_a_reader_that_fell_behind_is_told_and_ended() -> None:
         events.publish("runs", number)
     assert 'event: reset\ndata: {"reason":"behind"}' in follow(events, start)[-1]
     assert "restarted" in follow(events, "abc-1")[-1]
-    for bad in ("", "-", f"{events.epoch}-99", f"{events.epoch}-x"):
+    for bad in ("", "-", f"{events.epoch}-99", f"{events.epoch}-x", events.epoch + "-" + 5000 * "1"):
         assert events.after(bad) is None
     assert [event.number for event in events.after(f"{events.epoch}-3") or ()] == [4, 5]
 

@@ -92,7 +92,8 @@ class EventLog:
         """Events after a cursor; None where some of them are gone, or the cursor is not one of ours."""
         epoch, _, text = cursor.partition("-")
         with self._lock:
-            if epoch != self.epoch or not (text.isascii() and text.isdigit() and int(text) <= self._last):
+            is_number = text.isascii() and text.isdigit() and len(text) < 20
+            if epoch != self.epoch or not is_number or int(text) > self._last:
                 return None
             number = int(text)
             first = self._events[0].number if self._events else self._last + 1

@@ -32,10 +32,16 @@ class ShownPlace(NamedTuple):
 
     def command(self, *words: str) -> str:
         """A `longboat` command that means this place."""
-        where = ["--engine", LOCAL] if self.kind == LOCAL and default_engine(is_cluster=False) != LOCAL else []
+        return shlex.join(["longboat", *words, *self.options])
+
+    @property
+    def options(self) -> list[str]:
+        """By which a command means this place; none where the defaults do."""
+        is_named = self.context is not None or self.namespace is not None
+        where = ["--engine", self.kind] if default_engine(is_cluster=is_named) != self.kind else []
         where += ["--on", self.context] if self.context is not None else []
         where += ["--namespace", self.namespace] if self.namespace is not None else []
-        return shlex.join(["longboat", *words, *where])
+        return where
 
 
 def url_name(text: str, taken: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ class PlaceState:
 
     def __init__(self, place: ShownPlace) -> None:
         self.place = place
+        self.options = shlex.join(place.options)
         self.runs: dict[str, RunStatus] = {}
         self.rows: dict[str, msgspec.Raw] = {}
         self.error: str | None = None
@@ -52,6 +54,7 @@ class PlaceState:
             "kind": place.kind,
             "context": place.context,
             "namespace": place.namespace,
+            "options": self.options,
             "gpu_hour": self.gpu_hour,
             "ok": self.error is None,
             "error": self.error,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from longboat.core.jobs import Serve
-from longboat.kubeapi.errors import ApiError
+from longboat.kubeapi.errors import ApiError, Unreachable
 from longboat.kubeapi.kinds import DEPLOYMENT, HPA, INGRESS, SERVICE
 from longboat.serving.kubernetes import apply
-from longboat.serving.kubernetes.logs import LogFollower, past_lines
-from longboat.serving.kubernetes.manifests import ServingRecord, autoscaler_object, service_objects
+from longboat.serving.kubernetes.logs import LOOK_S, LogFollower, follow_lines, past_lines
+from longboat.serving.kubernetes.manifests import NAME, RECORD, TRACK, ServingRecord, autoscaler_object, service_objects
+from longboat.serving.kubernetes.services import ClusterServices
 from tests.sweeps.kubernetes.memory_cluster import MemoryCluster
 
 OPEN = ServingRecord(run="r", step=None, version=1, command=("x",), serve=Serve(ingress="model.example.org"))
@@ -56,6 +60,18 @@ def test_an_autoscaler_is_removed_by_the_same_rule() -> None:
     assert client.find(HPA, "svc") is None
 
 
+def test_a_damaged_canary_hides_no_other_service() -> None:
+    client, told = served(), list[str]()
+    for name in ("other", "other-canary"):
+        objects = objects_of(CLOSED)
+        apply.put(client, [{**objects[0], "metadata": {**objects[0]["metadata"], "name": name}}])
+    labels = {NAME: "other", TRACK: "canary"}
+    client.patch(DEPLOYMENT, "other-canary", {"metadata": {"labels": labels, "annotations": {RECORD: "{}"}}})
+    engine: Any = SimpleNamespace(client=client)
+    assert [status.name for status in ClusterServices(engine, told.append).list()] == ["svc"]
+    assert len(told) == 1 and "of other-canary is damaged" in told[0]
+
+
 class LongLog:
     """A log of which the next piece is made when it is asked for."""
 
@@ -64,6 +80,9 @@ class LongLog:
 
     def log(self, pod: str, *, tail: int | None, **_: Any) -> LongLog:
         return self
+
+    def now(self) -> float:
+        return 0.0
 
     def __iter__(self) -> Iterator[bytes]:
         for piece in self.pieces:
@@ -113,6 +132,73 @@ def test_what_crashed_between_two_looks_is_followed_too() -> None:
         follower.follow(CRASHED)
     assert [line.data for line in follower.arrived(60.0)] == [b"last words\n"]
     follower.close()
+
+
+class AwayServer(LongLog):
+    """An API server that goes away for a minute after the first line, and then loses the node for a moment."""
+
+    def __init__(self, *then: Exception | list[bytes]) -> None:
+        super().__init__([])
+        self.then, self.asked = list(then), list[tuple[int | None, str | None]]()
+
+    def log(self, pod: str, *, tail: int | None, since_time: str | None = None, **_: Any) -> LongLog:
+        self.asked.append((tail, since_time))
+        answer = self.then.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return LongLog(answer)
+
+
+def numbered(*seconds: int) -> list[bytes]:
+    return [b"0.out %d 2026-01-01T00:00:%02d.5Z at %d\n" % (second, second, second) for second in seconds]
+
+
+def test_the_log_of_the_server_is_followed_whatever_runs_beside_it() -> None:
+    client: Any = LongLog([b"last words\n"])
+    statuses = [{"name": "istio-proxy", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    pod = {**CRASHED, "status": {"containerStatuses": [*statuses, *CRASHED["status"]["containerStatuses"]]}}
+    follower = LogFollower(client, None)
+    follower.follow(pod)
+    assert [line.data for line in follower.arrived(5.0)] == [b"last words\n"]
+    follower.close()
+
+
+def test_a_log_is_taken_up_at_its_last_line_however_long_the_server_was_away() -> None:
+    away = Unreachable("connection refused")
+    client: Any = AwayServer(away, numbered(3), away, ApiError("no route to host", status=502), numbered(3, 4, 50))
+    running, ended = pod_with("p", {"running": {}}), pod_with("p", {"terminated": {"exitCode": 0}})
+    follower, lines = LogFollower(client, 7), list[bytes]()
+    for pod in (running, running, running, running, ended, ended):
+        follower.follow(pod)
+        for thread in threading.enumerate():
+            if thread.name == "log-p":
+                thread.join(60.0)
+        lines += [line.data for line in follower.arrived(0.0)]
+    assert lines == [b"at 3\n", b"at 4\n", b"at 50\n"], "each once"
+    since = "2026-01-01T00:00:01Z"
+    assert client.asked == [(7, None), (7, None), (None, since), (None, since), (None, since)]
+
+
+class SlowLog(LongLog):
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in super().__iter__():
+            time.sleep(0.001)
+            yield piece
+
+
+def test_pods_are_looked_for_now_and_then_however_often_lines_come() -> None:
+    looks = []
+
+    def pods() -> list[dict[str, Any]]:
+        looks.append(time.monotonic())
+        return [pod_with("p", {"running": {}})]
+
+    client: Any = SlowLog([b"line\n"] * 300)
+    lines = follow_lines(client, pods, None)
+    for _ in range(300):
+        next(lines)
+    assert len(looks) <= 2 + (time.monotonic() - looks[0]) / LOOK_S
+    lines.close()  # type: ignore[attr-defined]
 
 
 def test_a_log_is_passed_on_as_it_comes() -> None:

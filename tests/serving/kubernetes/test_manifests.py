@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
+from longboat.core.errors import EngineError
 from longboat.core.jobs import Checkpoints, Job, Role, Serve, Volume
 from longboat.core.runs import RunStatus
 from longboat.serving.kubernetes.checkpoint_pin import pin
@@ -103,6 +105,13 @@ def test_probes() -> None:
 def test_the_record_is_read_again() -> None:
     deployment = service_objects("svc", SERVED, RUN, "n0")[0]
     assert RECORD in deployment["metadata"]["annotations"] and record_of(deployment) == SERVED
+
+
+def test_a_moment_that_no_clock_shows_is_damage() -> None:
+    """Whoever may patch a Deployment can write it, and a list of services shows it to all."""
+    forged = msgspec.structs.replace(SERVED, created=1e300)
+    with pytest.raises(EngineError, match="damaged"):
+        record_of(service_objects("svc", forged, RUN, "n0")[0])
 
 
 def deployed(generation: int = 2, seen: int = 2, **status: int) -> Object:
@@ -258,8 +267,9 @@ def test_a_failed_version_gives_nothing_on() -> None:
 
 
 def test_starts_that_failed_count_until_a_version_was_there() -> None:
-    waiting = {"status": {"containerStatuses": [{"restartCount": 3}]}, "metadata": {}}
-    assert failed_starts({}, [waiting, {"metadata": {}}]) == 3
+    beside = {"name": "istio-proxy", "restartCount": 9}
+    waiting = {"status": {"containerStatuses": [beside, {"name": "main", "restartCount": 3}]}, "metadata": {}}
+    assert failed_starts({}, [waiting, {"metadata": {}}]) == 3, "of its server, not of what a mesh puts beside it"
     was_there = {"status": {"conditions": [{"type": "Progressing", "reason": "NewReplicaSetAvailable"}]}}
     assert failed_starts(was_there, [waiting]) == 0
     ready = {**waiting, "status": {**waiting["status"], "conditions": [{"type": "Ready", "status": "True"}]}}

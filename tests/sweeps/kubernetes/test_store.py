@@ -88,6 +88,12 @@ FORGED: dict[str, Callable[[dict[str, Any]], object]] = {
         state=pack_state(SweepState(trials=(SweepTrial(number=7, params={"x": 1}, run="s-t7"),)))
     ),
     "more trials than planned": lambda body: body["binaryData"].update(state=pack_state(trials(5))),
+    "a trial that ends after all clocks": lambda body: body["binaryData"].update(
+        state=pack_state(SweepState(trials=(SweepTrial(number=1, params={"x": 1}, run="s-t1", ended=1e300),)))
+    ),
+    "an end before all clocks": lambda body: body["binaryData"].update(
+        state=pack_state(SweepState(phase="failed", ended=-1e18))
+    ),
     "wild numbers": lambda body: body["data"].update(
         sweep=body["data"]["sweep"].replace('"created":0.0', '"created":1e300')
     ),

@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.manifests.volumes import checkpoint_volume
 from longboat.engines.kubernetes.submit.plan import make_manifests
 from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Forbidden
+from longboat.kubeapi.errors import ApiError, Forbidden
 from longboat.kubeapi.kinds import DEPLOYMENT, EVENT, HPA, INGRESS, PDB, POD, SECRET, SERVICE
 from longboat.serving.following import checked_follow, first_step, rule_of
 from longboat.serving.kubernetes import apply, scaling
@@ -222,11 +222,11 @@ class ClusterServices:
         for body in self.client.list(DEPLOYMENT, labels=NAME).items:
             if RECORD in (body["metadata"].get("annotations") or {}) and not is_canary(body):
                 try:
-                    record_of(body)
-                except EngineError as error:
-                    self._notice(error.message)
-                else:
                     statuses.append(self._status(body))
+                except ApiError:
+                    raise
+                except EngineError as error:  # its annotation, or that of its canary
+                    self._notice(error.message)
         return statuses
 
     def status(self, name: str) -> ServiceStatus:

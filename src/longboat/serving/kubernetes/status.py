@@ -11,6 +11,8 @@ import msgspec
 from longboat.core.errors import EngineError
 from longboat.core.guards.decoding import decode
 from longboat.core.guards.formats import FORMAT, NewerFormat, is_newer
+from longboat.engines.kubernetes.observe.termination import container_of
+from longboat.engines.kubernetes.record_store import has_wild_number
 from longboat.serving.kubernetes.manifests import RECORD, SERVICE_PORT, VERSION, ServingRecord
 from longboat.serving.service_status import ServiceStatus
 
@@ -33,6 +35,10 @@ def record_of(body: Object) -> ServingRecord:
         raise EngineError(f"the annotation {RECORD} of {body['metadata']['name']} is damaged: {error}") from None
     if record.format > FORMAT:
         raise NewerFormat(f"the service {body['metadata']['name']}")
+    if has_wild_number(text):
+        raise EngineError(
+            f"the annotation {RECORD} of {body['metadata']['name']} is damaged: numbers of 10^16 and more"
+        )
     return record
 
 
@@ -78,12 +84,8 @@ def failed_starts(body: Object, pods: Sequence[Object]) -> int:
     conditions = (body.get("status") or {}).get("conditions") or ()
     if any(each.get("reason") == "NewReplicaSetAvailable" for each in conditions):
         return 0
-    counts = [
-        int(container.get("restartCount") or 0)
-        for pod in pods
-        if not takes_requests(pod)
-        for container in (pod.get("status") or {}).get("containerStatuses") or ()
-    ]
+    # Of its own container: one that a mesh puts beside it may begin a few times until it is reached.
+    counts = [int((container_of(pod) or {}).get("restartCount") or 0) for pod in pods if not takes_requests(pod)]
     return max(counts, default=0)
 
 

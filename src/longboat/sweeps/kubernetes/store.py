@@ -44,6 +44,8 @@ from longboat.sweeps.record import SweepRecord
 from longboat.sweeps.report import planned_trials
 from longboat.sweeps.trials import SweepState
 
+MOST_MOMENT = 1e11
+"""Seconds since 1970, the year 5138: later ones are no times that can be shown."""
 MOST_PARALLEL = 1000
 """Trials at once that anybody drives: each is looked at in every turn."""
 SWEEPS = f"{names.MANAGED_BY}=longboat,{names.KIND}={KIND}"
@@ -122,6 +124,9 @@ def _checked(name: str, record: SweepRecord, state: SweepState, planned: int) ->
     """Trials are counted from 1, and their runs are called as the sweep says, whatever the state says."""
     if len(state.trials) > planned or [each.number for each in state.trials] != [*range(1, len(state.trials) + 1)]:
         raise _bad(name, "is damaged: its trials are not counted")
+    moments = [state.ended, *(at for each in state.trials for at in (each.created, each.started, each.ended))]
+    if not all(at is None or 0 <= at < MOST_MOMENT for at in moments):
+        raise _bad(name, "is damaged: it has moments that no clock shows")
     trials = tuple(replace(trial, run=record.run_name(trial.number)) for trial in state.trials)
     return replace(state, trials=trials)
 

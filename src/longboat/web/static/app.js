@@ -61,7 +61,7 @@ function Source({ cluster }) {
   const bad = lost || !cluster.ok
   const told = lost ? `as of ${span(now() - lost)} ago` : cluster.loading ? "loading" : !cluster.ok ? (age === null ? "offline" : `offline ${span(age)}`) : age < 10 ? "now" : span(age)
   return html`<li>
-    <span class=${bad ? "warn" : "ok"}><${Icon} name=${bad ? "offline" : "dot"} /></span>${cluster.title || cluster.name} <span class="muted">${told}</span>
+    <span class=${bad ? "warn" : "ok"}><${Icon} name=${bad ? "offline" : "dot"} /></span><span class="cut" title=${cluster.title}>${cluster.title || cluster.name}</span> <span class="muted">${told}</span>
   </li>`
 }
 

@@ -226,13 +226,13 @@ def explained(place: ShownPlace, run: RunStatus) -> dict[str, Any]:
 def services(listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]], *, may_open: bool = False) -> dict[str, Any]:
     """What is served, and the benches that people work at. `may_open`: also the way into those of this machine."""
     shown: list[dict[str, Any]] = []
-    problems: list[dict[str, str]] = []
+    problems: list[str] = []
     for place, _ in listed:
         try:
             known = services_of(place.engine, lambda text: None).list()
             shown += [{"cluster": place.name, **plain(service)} for service in known]
         except LongboatError as error:
-            problems.append({"cluster": place.name, "error": error.message})
+            problems.append(f"{place.title}: {error.message}")
     benches = [
         {**row_of(run, place.name), **way_in(place, run, may_open=may_open)}
         for place, runs in listed

@@ -46,6 +46,8 @@ def _tell(services: Services, name: str, over: threading.Event) -> None:
         except NotFound:
             say(f"longboat: {name} was stopped")
             return
+        except LongboatError:  # the cluster is away for a moment; whoever waits tells it where that lasts
+            continue
         if words != shown and not over.is_set():
             shown = words
             say(words)

@@ -128,8 +128,12 @@ def see_use(session: AwsSession, table: MachineTable) -> dict[str, float]:
     try:
         for reservation in session.pages("ec2", "describe_instances", "Reservations", Filters=states):
             for body in reservation.get("Instances") or ():
-                code, _ = quota_of(body["InstanceType"], spot=body.get("InstanceLifecycle") == "spot")
-                used[code] = used.get(code, 0.0) + _cpus(body, table)
+                bought = body.get("InstanceLifecycle") or ""
+                quota = quota_of(body["InstanceType"], spot=bought == "spot")
+                # Hosts of one's own, and capacity that was reserved as a block, have quotas of their own.
+                is_apart = bought not in ("", "spot") or (body.get("Placement") or {}).get("Tenancy") == "host"
+                if quota is not None and not is_apart:
+                    used[quota[0]] = used.get(quota[0], 0.0) + _cpus(body, table)
     except (LongboatError, NoSuchResource):
         return {}
     return used

@@ -5,6 +5,7 @@ made.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from longboat.clouds.machine_types import MachineTable
@@ -26,6 +27,11 @@ QUOTAS = {
     ("p5", True): ("L-C4BD4855", "All P5 Spot Instance Requests"),
 }
 """Family and whether spot -> code and name of the quota, counted in virtual CPUs."""
+
+
+_STANDARD = ("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z")
+_LETTERS = {"p": "p", "g": "g", "vt": "g", **dict.fromkeys(_STANDARD, "")}
+"""Letters of a family -> its key in QUOTAS. All others, accelerators and large memory, have quotas of their own."""
 
 
 class RegionView(Value, frozen=True):
@@ -89,13 +95,15 @@ def _check_offers(pool: CloudPool, zones: tuple[str, ...], region: RegionView) -
     )
 
 
-def quota_of(machine: str, *, spot: bool) -> tuple[str, str]:
-    """Code and name of the quota that machines of this type count towards."""
-    family = machine.partition(".")[0]
-    letter = family[0] if family[0] in "pg" else ""
-    if family.startswith("p5") and spot:
+def quota_of(machine: str, *, spot: bool) -> tuple[str, str] | None:
+    """Code and name of the quota that machines of this type count towards; None: it is none of these."""
+    letters = re.match("[a-z]*", machine)
+    family = _LETTERS.get(letters[0] if letters else "")
+    if family is None:
+        return None
+    if machine.startswith("p5") and spot:
         return QUOTAS["p5", True]
-    return QUOTAS[letter, spot]
+    return QUOTAS[family, spot]
 
 
 def quota_problems(
@@ -105,8 +113,10 @@ def quota_problems(
     largest. `used`: virtual CPUs that run already, by the quota's code."""
     needs: dict[tuple[str, str], list[int]] = {}
     for pool in spec.pools:
-        cpus = table.machines[pool.type].cpus
-        need = needs.setdefault(quota_of(pool.type, spot=pool.spot), [0, 0])
+        cpus, quota = table.machines[pool.type].cpus, quota_of(pool.type, spot=pool.spot)
+        if quota is None:
+            continue
+        need = needs.setdefault(quota, [0, 0])
         need[0] += pool.count * cpus
         need[1] += pool.max * cpus
     now: list[str] = []

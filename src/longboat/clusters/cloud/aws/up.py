@@ -72,8 +72,8 @@ class AwsUp:
         zones = choose_zones(self.spec, region)
         if not self.spec.network.is_new:
             self._check_subnets()
-        codes = {quota_of(pool.type, spot=pool.spot)[0] for pool in self.spec.pools}
-        quotas = see_quotas(self.session, sorted(codes))
+        known = [quota_of(pool.type, spot=pool.spot) for pool in self.spec.pools]
+        quotas = see_quotas(self.session, sorted({quota[0] for quota in known if quota is not None}))
         now, later = quota_problems(self.spec, table, quotas, see_use(self.session, table) if quotas else {})
         for text in later:
             warn(f"with every pool at its largest: {text}")

@@ -5,7 +5,7 @@ import { html, useState } from "./html.js"
 import { Dialog, complain, toast, useLoad } from "./parts.js"
 import { go, runHref } from "./router.js"
 import { checkpointName, length } from "./rows.js"
-import { gpuHour, put, store } from "./store.js"
+import { gpuHour, placed, put, store } from "./store.js"
 
 let draw = () => {}
 export const ask = (action, rows) => draw({ action, rows })
@@ -89,7 +89,7 @@ function StopDialog({ rows, close }) {
       ${rows.length > 1 ? `${rows.map((row) => row.name).join(", ")}. ` : ""}The ranks get SIGTERM and their time to end.${gpus ? ` ${count(gpus)} GPUs become free.` : ""}
       ${row && html`<${Loss} row=${row} />`}
     </p>
-    <p class="soft gap">Checkpoints and logs stay.${row?.checkpoint ? html` Later: <code>longboat run --resume ${rows[0].name}</code>` : ""}</p>
+    <p class="soft gap">Checkpoints and logs stay.${row?.checkpoint ? html` Later: <code>${placed(row.cluster, `longboat run --resume ${row.name}`)}</code>` : ""}</p>
     ${others.length > 0 && html`<${Typed} word=${word} typed=${typed} set=${setTyped} why=${`${others.map((row) => row.owner).join(", ")} started it.`} />`}
   </${Dialog}>`
 }

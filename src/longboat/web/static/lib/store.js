@@ -22,6 +22,11 @@ export const key = (row) => `${row.cluster}/${row.id}`
 export const run = (cluster, id) => store.runs.get(`${cluster}/${id}`)
 /** The price of a GPU for an hour: 0 is one's own, null not known. */
 export const gpuHour = (name) => store.clusters.find((cluster) => cluster.name === name)?.gpu_hour ?? null
+/** A command, or a step that begins with one, with the options by which it means this place. */
+export const placed = (name, text) => {
+  const options = store.clusters.find((cluster) => cluster.name === name)?.options
+  return options ? text.replace(/^longboat [^:]*/, (command) => `${command} ${options}`) : text
+}
 export const clusterTitle = (name) => store.clusters.find((cluster) => cluster.name === name)?.title || name
 
 const listeners = new Set()

@@ -5,7 +5,7 @@ import { count, hours, money, plain, plural, span, value } from "../lib/format.j
 import { html, useMemo, useState } from "../lib/html.js"
 import { Card, Command, Empty, Loading, Phase, Problem, Select, useLoad } from "../lib/parts.js"
 import { href } from "../lib/router.js"
-import { useStore } from "../lib/store.js"
+import { placed, useStore } from "../lib/store.js"
 
 const TITLES = { phase: "Phase", seconds: "Took", gpu_hours: "GPU-h", attempts: "Attempts", exit_code: "Exit code", step: "Step", cost: "Cost", gpu_kwh: "Energy, kWh", image: "Image", python: "Python", packages: "Packages", gpu_type: "GPUs", driver: "Driver" }
 const SHOWN = { gpu_kwh: value, phase: (given) => html`<${Phase} phase=${given} />`, seconds: span, gpu_hours: hours, attempts: count, step: count, cost: money, exit_code: (given) => given ?? "-" }
@@ -68,6 +68,7 @@ export default function Compare({ route }) {
   const head = html`<nav aria-label="Where you are"><ol class="crumbs"><li><a href="#/runs">Runs</a></li><li>Compare</li></ol></nav><div class="head"><h1>${wanted.length > 1 ? `${wanted.length} runs side by side` : "Compare"}</h1></div>`
   if (wanted.length < 2) return html`${head}<${Empty} title="Choose two runs or more"><p class="soft">In the list of runs, select with <kbd>x</kbd> or the boxes, then Compare.</p><p><a href="#/runs">All runs</a></p></${Empty}>`
   if (!data) return html`${head}${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} what="the comparison" />`}`
+  const places = new Set(data.ids.map((id) => id.slice(0, id.indexOf("/")))) // the command compares runs of one place
   return html`${head}<div class="stack"><${Curves} data=${data} /><${Figures} data=${data} />${data.code?.length > 0 && html`<${Code} data=${data} />`}
-    <${Card} id="cli" title="On the command line"><div class="body"><${Command} text=${`longboat compare ${data.runs.join(" ")}`} /></div></${Card}></div>`
+    ${places.size === 1 && html`<${Card} id="cli" title="On the command line"><div class="body"><${Command} text=${placed([...places][0], `longboat compare ${data.runs.join(" ")}`)} /></div></${Card}>`}</div>`
 }

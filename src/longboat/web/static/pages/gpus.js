@@ -6,7 +6,7 @@ import { useKeys } from "../lib/keys.js"
 import { Empty, Icon, LeftOut, Loading, Note, Problem, Seg, useLoad, useTick } from "../lib/parts.js"
 import { go, runHref, setQuery } from "../lib/router.js"
 import { isAboutTheList } from "../lib/rows.js"
-import { clusterTitle, useStore } from "../lib/store.js"
+import { clusterTitle, placed, useStore } from "../lib/store.js"
 
 const REFRESH_MS = 3000
 const DENSE = 100 // nodes of a place: from here on a strip of cells says more than names
@@ -123,7 +123,7 @@ function Queue({ waiting }) {
           <span class="pos">${item.position || at + 1}</span><a class="nm" href=${runHref(item)}>${item.id}</a><span class="sz">${item.gpus ? plural(item.gpus, "GPU") : plural(item.nodes || 1, "node")}</span>
           <span class="sub">${[item.owner, `for ${span(now() - seconds(item.created))}`, item.priority ? `priority ${item.priority}` : ""].filter(Boolean).join(", ")}</span>
           <p class="why">${capital(item.reason || "")}</p>
-          ${opens(item).length > 0 && html`<ul class="opens">${opens(item).map((text) => html`<li><${Icon} name="arrow" />${text.startsWith("longboat ") ? html`<code>${text}</code>` : html`<span>${capital(text)}</span>`}</li>`)}</ul>`}
+          ${opens(item).length > 0 && html`<ul class="opens">${opens(item).map((text) => html`<li><${Icon} name="arrow" />${text.startsWith("longboat ") ? html`<code>${placed(place, text)}</code>` : html`<span>${capital(text)}</span>`}</li>`)}</ul>`}
         </li>`,
       )}</ol></li>`)}
     </ol>`}

@@ -7,7 +7,7 @@ import { useKeys } from "../lib/keys.js"
 import { Card, Command, Icon, Loading, Note, Phase, Problem, copy, toast, useLoad, useTick } from "../lib/parts.js"
 import { href } from "../lib/router.js"
 import { checkpointName, gpuHours, isAboutTheList, needsAttention, ownLabels, paramsOf, underPhase } from "../lib/rows.js"
-import { clusterTitle, gpuHour, run as rowOf, store, useRunChanges, useStore } from "../lib/store.js"
+import { clusterTitle, gpuHour, placed, run as rowOf, store, useRunChanges, useStore } from "../lib/store.js"
 import { Curves } from "./run_curves.js"
 import { Log } from "./run_log.js"
 import { Phases } from "./run_phases.js"
@@ -78,7 +78,7 @@ function Why({ explain, row, status }) {
       <div class=${`cells${explain.lines?.length && steps.length ? "" : " one"}`}>
         ${explain.lines?.length > 0 && html`<pre class="stacktrace" tabindex="0" role="region" aria-label="Last lines of what failed">${explain.lines.join("\n")}</pre>`}
         ${steps.length > 0 && html`<div><h3>${row.phase === "pending" ? "What would let it in" : "Next"}</h3>
-          <ol class="steps">${steps.map((step) => html`<li><span>${step.startsWith("longboat ") ? html`<code>${step}</code>` : capital(step)}</span></li>`)}</ol></div>`}
+          <ol class="steps">${steps.map((step) => html`<li><span>${step.startsWith("longboat ") ? html`<code>${placed(row.cluster, step)}</code>` : capital(step)}</span></li>`)}</ol></div>`}
       </div>
     </div>
   </${Card}>`

@@ -58,7 +58,7 @@ function Ranks({ system, times }) {
   const measure = measures.includes(chosen) ? chosen : measures[0]
   if (!measure) return null
   const values = ranks.flatMap((rank) => (system[rank][measure] || []).map((point) => point[1]).filter((x) => x !== null))
-  const high = measure === "gpu" ? 100 : Math.max(...values, 1e-9)
+  const high = measure === "gpu" ? 100 : values.reduce((most, given) => Math.max(most, given), 1e-9)
   const slowness = (rank) => times?.[rank]?.slowness
   const lasts = ranks.map((rank) => system[rank][measure]?.at(-1)?.[1] ?? null)
   const shown = ranks.length <= MANY ? ranks : [...ranks].sort((a, b) => (slowness(b) || 0) - (slowness(a) || 0)).slice(0, 2 * MOST)

@@ -6,7 +6,7 @@ import { useKeys } from "../lib/keys.js"
 import { Command, Empty, Icon, Select, copy, toast } from "../lib/parts.js"
 import { go, runHref, setQuery } from "../lib/router.js"
 import { PHASES, filtered, gpuHours, grouped, ordered, ownLabels } from "../lib/rows.js"
-import { clusterTitle, gpuHour, key, useStore } from "../lib/store.js"
+import { gpuHour, key, placed, useStore } from "../lib/store.js"
 import { reveal, useVirtual } from "../lib/virtual.js"
 import { GroupRow, RunRow } from "./runs_row.js"
 
@@ -209,7 +209,7 @@ export default function Runs({ route }) {
     { keys: ["l"], label: "logs", hint: "logs", run: on((row) => go(runHref(row, { show: "log" }))) },
     { keys: ["e"], label: "explain", run: on((row) => go(runHref(row, { show: "why" }))) },
     { keys: ["r"], label: "run again, asks first", run: on((row) => may(row, () => (isEnded(row) ? ask("retry", [row]) : toast(`${row.name} has not ended`)))) },
-    { keys: ["c"], label: "copy command", run: on((row) => copy(`longboat status ${row.name}${row.engine === "local" ? "" : ` --on ${clusterTitle(row.cluster)}`}`)) },
+    { keys: ["c"], label: "copy command", run: on((row) => copy(placed(row.cluster, `longboat status ${row.name}`))) },
     { keys: ["1", "2", "3", "4", "5", "6", "7"], shown: ["1 to 7", "0"], label: "phase, all", run: (pressed) => setQuery({ phase: PHASES[Number(pressed) - 1] }) },
     { keys: ["0"], run: () => setQuery({ phase: "" }) },
   ])

@@ -8,7 +8,7 @@ import { useKeys } from "../lib/keys.js"
 import { Bar, Card, Command, LeftOut, Loading, Phase, Problem, Seg, toast, useLoad, useTick } from "../lib/parts.js"
 import { go, href, setQuery } from "../lib/router.js"
 import { gpuHours } from "../lib/rows.js"
-import { clusterTitle, gpuHour, run as rowOf, useStore } from "../lib/store.js"
+import { clusterTitle, gpuHour, placed, run as rowOf, useStore } from "../lib/store.js"
 import { Parallel } from "./parallel.js"
 import { phaseOf, shownPhase } from "./sweeps.js"
 import { useRows } from "./table_keys.js"
@@ -115,6 +115,6 @@ export default function Sweep({ route }) {
       <${BestSoFar} trials=${data.trials} goal=${goal} name=${metric?.name || "metric"} />
       ${Object.keys(data.importance || {}).length > 0 && html`<${Importance} shares=${data.importance} />`}
       ${data.command && html`<${Card} id="again" title="Run the best again"><div class="body"><${Command} text=${data.command} /></div></${Card}>`}
-      <${Card} id="cli" title="On the command line"><div class="body stack tight"><${Command} text=${`longboat sweep status ${data.name}`} />${!data.ended && html`<${Command} text=${`longboat sweep stop ${data.name}`} />`}</div></${Card}>
+      <${Card} id="cli" title="On the command line"><div class="body stack tight"><${Command} text=${placed(cluster, `longboat sweep status ${data.name}`)} />${!data.ended && html`<${Command} text=${placed(cluster, `longboat sweep stop ${data.name}`)} />`}</div></${Card}>
     </aside></div>`
 }
