@@ -395,7 +395,6 @@ class Supervisor(StateKeeper):
 
     def _wake_waiting(self) -> None:
         """Tell the first runs of the queue to look again; each that starts tells the next."""
-        assert self._slot is not None
         with contextlib.suppress(EngineError):  # a ticket that may not be read: they look by themselves, too
-            for name in self._slot.waiting()[:8]:
+            for name in self._slot.waiting()[:8] if self._slot else ():
                 wake(RunFiles(self.home.runs / name))
