@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 
+from longboat.launcher.gang.membership import HUNG_UP_S, SPARED_S
 from tests.launcher.pods import SLEEP, STOPPABLE, Pods, Relay
 
 Make = Callable[..., Pods]
@@ -47,6 +49,19 @@ def test_a_lost_node(make_pods: Make) -> None:
     assert pods.wait(0) == 143
     assert (pods.verdict["cause"], pods.verdict["exit_code"], pods.verdict["node"]) == ("lost", 208, "worker-1")
     assert "worker-1" in pods.verdict["message"]
+
+
+def test_a_stop_does_not_wait_for_a_launcher_that_was_killed(make_pods: Make) -> None:
+    """Whoever sees that its pod has ended tells node 0 to stop: new pods follow when these have ended."""
+    pods = make_pods(script=SLEEP, roles={"worker": 3}, plan={"grace_s": 1})
+    pods.start_all()
+    pods.until_said("up")
+    pods.processes[1].kill()
+    killed = time.monotonic()
+    assert pods.tell(0, "stop", "1") == 0
+    assert [pods.wait(0), pods.wait(2)] == [143, 143]
+    assert SPARED_S <= time.monotonic() - killed < HUNG_UP_S, "one that lives calls again meanwhile"
+    assert (pods.message(0)["ended_by"], pods.verdict["cause"]) == ("stop", None)
 
 
 def test_those_who_fail_because_a_node_is_gone_are_its_victims(make_pods: Make) -> None:

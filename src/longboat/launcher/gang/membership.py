@@ -37,7 +37,8 @@ HUNG_UP_S = 5.0
 """A launcher whose connection was closed dials again within a second, if it lives; one that waits for the end of a gang
 does not wait longer for it."""
 SPARED_S = 2.0
-"""Where a spare waits it takes the place of one whose connection was closed, while ranks run."""
+"""Where a spare waits it takes the place of one whose connection was closed, while ranks run. A node 0 that was told to
+stop, or is taken away, waits no longer for it: as a follower for node 0 (`follower.HURRIED_S`)."""
 ASKED_S = 5.0
 """Who calls anew does so every second, and is told that the gang has ended."""
 FAREWELL_S = 2.0
@@ -303,7 +304,7 @@ class GangLeader(Membership):
 
     def check(self, now: float) -> None:
         coordinator, plan = self.coordinator, self.state.plan
-        patience_s = HUNG_UP_S if coordinator.reason is not None else SPARED_S
+        patience_s = HUNG_UP_S if coordinator.reason is not None and not self.is_hurried else SPARED_S
         is_spared = coordinator.has_gone and bool(self._spares())
         for node, channel in self._channels.items():
             if node not in coordinator.members or coordinator.members[node].is_over:

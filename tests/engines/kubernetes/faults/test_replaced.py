@@ -134,6 +134,21 @@ def test_a_launcher_that_is_killed_is_replaced_alone(ground: Ground) -> None:
     ground.remove()
 
 
+def test_a_launcher_that_is_killed_where_nothing_is_restarted_in_place(ground: Ground) -> None:
+    """The others are told once: what is told again while it ends counts as out of reach, and its pod is deleted."""
+    before = begun(ground, retries={"count": 2, "backoff": "0s", "restart": "new"})
+    kill_launcher(ground.engine.status("job").uid, 1)
+    ended = ground.wait()
+    assert (ended.phase, ended.exit_code, ended.attempt) == ("succeeded", 0, 1), ended.reason
+    first, second = ended.attempts
+    assert second.restart == "new" and first.failure is not None
+    assert (first.failure.cause, first.failure.exit_code) == ("lost", 208) and "worker-1" in first.failure.message
+    assert before.keys() <= pods_of(ground).keys(), "with their logs"
+    assert lines_of(ground, 0) == [f"rank {rank} attempt 0 from ''\n" for rank in range(3)]
+    assert lines_of(ground, 1) == [f"rank {rank} attempt 1 from 'step-3'\n" for rank in range(3)]
+    ground.remove()
+
+
 def test_a_launcher_of_node_0_that_is_killed_has_all_made_anew(ground: Ground) -> None:
     """And the pod that its Job makes all the same takes no part."""
     begun(ground, retries={"count": 2, "backoff": "0s"})

@@ -12,7 +12,7 @@ from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.actions import CreateAttempt, Delete, DeleteWorkloads, SendStop
 from longboat.engines.kubernetes.reconcile.attempt_outcome import is_over
 from longboat.engines.kubernetes.reconcile.decide import decide
-from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
+from longboat.engines.kubernetes.reconcile.survivors import KILLED_S, SETTLING_S, TELL_S
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
@@ -151,6 +151,35 @@ def test_a_killed_launcher_whose_job_has_given_up_is_dead_and_named() -> None:
     assert awaited_members(seen) == [] and [each.node for each in seen.pods] == ["worker-0", "worker-2", "worker-1"]
     state = decide(seen, NOW).state
     assert state is not None and state.broken == NOW
+
+
+@pytest.mark.parametrize(
+    ("retries", "wait_s"),
+    [
+        (Retries(count=2, restart="new"), KILLED_S),
+        (Retries(count=0), KILLED_S),
+        (Retries(count=2, on=("lost",)), SETTLING_S),
+    ],
+    ids=["new pods", "no retries", "a spare may take its place"],
+)
+def test_who_outlives_a_killed_launcher_is_told_soon_where_nobody_goes_on_without_it(
+    retries: Retries, wait_s: float
+) -> None:
+    of_three = job(nodes=3, retries=retries)
+    (*present,) = pods_of_gang(record(of_three), (*STAYS, killed(1))).present
+    state = State(phase="running", attempts=(opened(),), started=NOW - 30, broken=NOW)
+    seen = snapshot(*present, job_=of_three, state=state)
+    early = decide(seen, NOW + wait_s - 0.1)
+    assert (early.actions, early.again_at) == ((), NOW + wait_s)
+    turn = decide(seen, NOW + wait_s)
+    (order,) = turn.actions
+    assert isinstance(order, SendStop) and order.pod == running(0).name
+    assert turn.after is not None and turn.after.told_when == NOW + wait_s
+    seen = msgspec.structs.replace(seen, state=turn.after)
+    again = decide(seen, NOW + wait_s + 1.0)
+    assert (again.actions, again.again_at) == ((), NOW + wait_s + of_three.grace_s + TELL_S), "once"
+    alone = decide(msgspec.structs.replace(seen, pods=(killed(0), running(2), killed(1))), NOW + wait_s + 1.0)
+    assert alone.actions == (SendStop(pod=running(2).name, grace_s=of_three.grace_s),), "nobody else does"
 
 
 def test_who_comes_after_node_0_has_ended_is_late() -> None:

@@ -43,14 +43,15 @@ from longboat.engines.kubernetes.reconcile.attempt_outcome import close_attempt,
 from longboat.engines.kubernetes.reconcile.chain import hold_back
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made, opened
 from longboat.engines.kubernetes.reconcile.survivors import (
-    LINGER_S,
     TELL_S,
     dead_members,
+    end_survivors,
     is_going,
     pods_to_stop,
     settling_s,
     size_actions,
     survivor_deadline,
+    with_told,
 )
 from longboat.engines.kubernetes.records import State
 from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure, stop_note
@@ -192,10 +193,11 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
     hurry = survivor_deadline(snapshot)
     if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
         return _given_up(snapshot, now)
-    hurried, late = _end_survivors(snapshot, now)
+    hurried, late = end_survivors(snapshot, now)
     looks = (again, back, late, told_again, _starting_look(snapshot, progress, now))
     times = [look for look in looks if look is not None]
-    return Decision(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
+    after = with_told(new, hurried, now)
+    return Decision(state=new, actions=(*actions, *hurried), after=after, again_at=min(times, default=None))
 
 
 def _given_up(snapshot: RunSnapshot, now: float) -> Decision:
@@ -210,19 +212,6 @@ def _given_up(snapshot: RunSnapshot, now: float) -> Decision:
 def _restarts(snapshot: RunSnapshot) -> int:
     pods = attempts_of_pods(snapshot)
     return pods.last - pods.first
-
-
-def _end_survivors(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
-    """Members that outlive one of their own are told to end, and at last deleted; else when that will be."""
-    hurry = survivor_deadline(snapshot)
-    left = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is None]
-    if hurry is None or not left:
-        return (), None
-    if now < hurry.tell_at:
-        return (), hurry.tell_at
-    if now >= hurry.drop_at:
-        return tuple(Delete(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
-    return tuple(SendStop(pod=pod.name, grace_s=hurry.grace_s) for pod in pods_to_stop(left, snapshot)), now + LINGER_S
 
 
 def _starting_look(snapshot: RunSnapshot, progress: Progress, now: float) -> float | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+import msgspec
+
 from longboat.core.first_failure import NEVER_STARTED
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.gate.departure import asks_to_save, is_due
@@ -16,11 +18,14 @@ from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reach
 from longboat.engines.kubernetes.observe.progress import awaited_members, members_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, has_moved
 from longboat.engines.kubernetes.observe.termination import PodEnd
-from longboat.engines.kubernetes.reconcile.actions import Action, AskToSave, EndForSize, Resize
-from longboat.engines.kubernetes.records import expected_nodes
+from longboat.engines.kubernetes.reconcile.actions import Action, AskToSave, Delete, EndForSize, Resize, SendStop
+from longboat.engines.kubernetes.records import State, expected_nodes, replaces_pods
 
 SETTLING_S = 5.0
 """Launchers that have met are given so long to hear of a death by themselves: what they say then says more."""
+KILLED_S = 1.0
+"""A launcher that was killed, as the kubelet says, says nothing more. Where other ranks failed because of that, node 0
+knows it within milliseconds; the kubelet looks once a second."""
 LINGER_S = 10.0
 """After the grace of the ranks, a launcher has so long to write down how they ended."""
 CLOSING_S = 1800.0
@@ -85,7 +90,8 @@ def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
     dead = dead_members(snapshot)
     if not dead or not snapshot.state.broken:
         return None
-    wait_s = min(_wait_s(pods.get(member), grace_s) for member in dead)
+    settles_s = SETTLING_S if replaces_pods(snapshot.record) else KILLED_S  # in place they may go on without it
+    wait_s = min(_wait_s(pods.get(member), grace_s, settles_s) for member in dead)
     tell_at = snapshot.state.broken + wait_s
     return SurvivorDeadline(tell_at=tell_at, drop_at=tell_at + grace_s + TELL_S, grace_s=grace_s)
 
@@ -108,16 +114,42 @@ def is_going(pod: PodView, now: float) -> bool:
     return pod.end is None and (since is None or now < since + LINGER_S)
 
 
-def _wait_s(pod: PodView | None, grace_s: float) -> float:
-    """How long the launchers are left to themselves after a death."""
+def _wait_s(pod: PodView | None, grace_s: float, killed_s: float) -> float:
+    """How long the launchers are left to themselves after a death; `killed_s`: after that of one that was killed."""
     if pod is None or pod.end is None:
         return SETTLING_S
     if pod.is_lost:
         return 0.0  # its node has been silent for longer than launchers wait for each other
     if pod.end.said is None or pod.end.cause in NEVER_STARTED:
-        return SETTLING_S
+        return killed_s if pod.is_killed else SETTLING_S
     # It told node 0, which ends the others with their grace; they then keep what is left to keep.
     return max(CLOSING_S, grace_s + LINGER_S)
+
+
+def end_survivors(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
+    """Members that outlive one of their own are told to end, and at last deleted; else when that will be.
+
+    Node 0 is told once: a launcher that is told again when it has ended is one that cannot be reached, whose pods are
+    deleted with their logs.
+    """
+    hurry = survivor_deadline(snapshot)
+    left = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is None]
+    if hurry is None or not left:
+        return (), None
+    if now < hurry.tell_at:
+        return (), hurry.tell_at
+    if now >= hurry.drop_at:
+        return tuple(Delete(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
+    first = expected_nodes(snapshot.record.job)[0]
+    if snapshot.state.told_when >= hurry.tell_at and any(pod.node == first for pod in left):
+        return (), hurry.drop_at
+    return tuple(SendStop(pod=pod.name, grace_s=hurry.grace_s) for pod in pods_to_stop(left, snapshot)), now + LINGER_S
+
+
+def with_told(state: State, actions: Sequence[Action], now: float) -> State | None:
+    """The state once these are carried out, where they tell members to end."""
+    is_telling = any(isinstance(action, SendStop) for action in actions)
+    return msgspec.structs.replace(state, told_when=now) if is_telling else None
 
 
 def pods_to_stop(pods: Sequence[PodView], snapshot: RunSnapshot) -> list[PodView]:
