@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -181,3 +182,8 @@ def ended_reason(state: LocalState | None) -> str:
     if state is None:
         return "its run was removed"
     return state.reason or f"ended with exit code {state.exit_code}"
+
+
+def with_last_line(reason: str, lines: Sequence[str]) -> str:
+    """The reason with the last words of the log, unless they are the same, from a launcher's own line perhaps."""
+    return "; ".join([reason, *(line for line in lines[-1:] if line.removeprefix("longboat: ") not in reason)])
