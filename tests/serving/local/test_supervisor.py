@@ -30,7 +30,7 @@ from longboat.serving.local.records import (
     Version,
     WantedService,
 )
-from longboat.serving.local.replicas import Replica
+from longboat.serving.local.replicas import Replica, with_last_line
 from longboat.serving.local.services import LocalServices
 from longboat.serving.local.supervisor import ServiceSupervisor
 from longboat.serving.requests import ServiceRequest
@@ -320,3 +320,15 @@ def test_the_limit_of_open_files_is_raised() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ([], "app: not found"),
+        (["x", "longboat: app: not found"], "app: not found"),
+        (["longboat: app: not found", "x"], "app: not found; x"),
+    ],
+)
+def test_the_last_line_of_a_log_says_nothing_twice(lines: list[str], shown: str) -> None:
+    assert with_last_line("app: not found", lines) == shown

@@ -286,7 +286,22 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
 
     with disk(f"copy {source} to {target}", is_home=False):
         (target.parent if below is None else below).mkdir(parents=True, exist_ok=True)
-        merge(os.path.realpath(source), str(target), str(below or ""))
+        try:
+            merge(os.path.realpath(source), str(target), str(below or ""))
+        except PermissionError:
+            if (closed := _first_closed(source)) is None:
+                raise
+            raise EngineError(f"cannot copy {source} to {target}: {closed} may not be read") from None
+
+
+def _first_closed(source: Path) -> Path | None:
+    """The first file or folder below that this user may not read; None: it is something else that he may not."""
+    for folder, inner, names in os.walk(source):
+        for name in (*inner, *names):
+            path = os.path.join(folder, name)
+            if not os.path.islink(path) and not os.access(path, os.R_OK | (os.X_OK if name in inner else 0)):
+                return Path(path)
+    return None
 
 
 def remove_tree(path: Path) -> None:

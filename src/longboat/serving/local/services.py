@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from longboat.bundles import durable
-from longboat.core.errors import EngineError, LongboatError, NotFound, SecretMissing, ServiceDamaged, UsageError, WaitTimeout
+from longboat.core.errors import (
+    EngineError,
+    LongboatError,
+    NotFound,
+    SecretMissing,
+    ServiceDamaged,
+    UsageError,
+    WaitTimeout,
+)
 from longboat.core.guards.formats import NewerFormat
 from longboat.core.jobs import Serve
 from longboat.core.runs import LogLine, LogQuery
