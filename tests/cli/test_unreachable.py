@@ -107,13 +107,15 @@ def test_an_odd_umask_leaves_nothing_that_its_owner_may_not_use(longboat: Longbo
     assert unusable == []
 
 
-def test_a_home_that_is_no_folder(longboat: Longboat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(longboat.environment, "LONGBOAT_HOME", str(longboat.folder / "train.py"))
+def test_a_home_that_is_no_folder(longboat: Longboat) -> None:
+    home = longboat.environment["LONGBOAT_HOME"]
+    longboat.environment["LONGBOAT_HOME"] = str(longboat.folder / "train.py")
     for args in (("ps",), ("run", "train.py")):
         done = longboat(*args, code=205)
         assert done.err == (
             f"error: {longboat.folder}/train.py is no folder\nhint: set LONGBOAT_HOME to a folder of your own\n"
         )
+    longboat.environment["LONGBOAT_HOME"] = home
 
 
 def test_a_name_that_no_file_system_takes(longboat: Longboat) -> None:
