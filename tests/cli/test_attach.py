@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from typing import cast
 
@@ -11,6 +14,7 @@ import pytest
 from longboat.cli.attach import RunWatcher, closing_counts, exit_code, replay_words
 from longboat.core.runs import Attempt, Failure, RankStatus, RunStatus
 from longboat.engines.engine import Engine
+from tests.cli.conftest import Longboat
 
 LOST = Failure(cause="lost", exit_code=208, message="node n1 (worker-0) was lost")
 
@@ -165,3 +169,27 @@ def test_the_closing_counts_are_those_of_the_roles() -> None:
     assert closing_counts(several) == "2 worker, 1 ps, 1 eval; step 300: loss=0.5, accuracy=0.9"
     silent = msgspec.structs.replace(several, step=None, ranks=(workers[0], others[0]))
     assert closing_counts(silent) == "1 worker, 1 ps"
+
+
+def test_a_command_that_is_ended_by_sigterm_says_that_the_run_goes_on(longboat: Longboat) -> None:
+    """As `timeout` ends it: it died without a word, and the run held its GPUs."""
+    process = longboat.popen("run", "-q", "-n", "nap", "--", "sh", "-c", "echo hi; exec sleep 600")
+    assert process.stdout is not None and process.stdout.readline() == "hi\n"
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert err == (
+        "longboat: ended by SIGTERM; run nap goes on\n"
+        "hint: longboat logs -f nap follows it, longboat stop nap stops it\n"
+    )
+    assert '"running"' in longboat("ps", "-o", "json").out
+
+
+def test_whoever_ignores_sigterm_goes_on_to(longboat: Longboat) -> None:
+    line = "trap '' TERM; exec \"$0\" -m longboat run -n nap -- sh -c 'trap - TERM; echo hi; sleep 2'"
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", line, sys.executable], env=longboat.environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "hi\n"
+    process.terminate()
+    assert process.wait(60) == 0

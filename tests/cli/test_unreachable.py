@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -43,6 +44,8 @@ def locked(longboat: Longboat, tmp_path_factory: pytest.TempPathFactory) -> str:
         ("run", "--resume", "{}/step-1", "train.py"),
         ("cp", "{}/train.py", "x:train.py"),
         ("data", "ls", "{}/volume"),
+        ("ui", "--tls-cert", "{}/cert.pem"),
+        ("ui", "--tls-key", "{}/key.pem"),
     ],
 )
 def test_a_path_behind_a_closed_folder(longboat: Longboat, locked: str, args: tuple[str, ...]) -> None:
@@ -55,6 +58,64 @@ def test_a_program_behind_a_closed_folder(longboat: Longboat, locked: str) -> No
     """As a shell says it: 126, and not that there is none."""
     done = ask(longboat, "run", "--", f"{locked}/program")
     assert done.code == 126 and f"{locked}/program: Permission denied" in done.err
+
+
+def test_a_certificate_that_is_not_there(longboat: Longboat) -> None:
+    for path, reason in (("none.pem", "No such file or directory"), (".", "Is a directory")):
+        done = longboat("ui", "--tls-cert", path, code=201)
+        assert done.err.startswith(f"error: --tls-cert: {path}: {reason}\nhint: "), done
+
+
+def test_a_file_of_a_folder_that_may_not_be_read_is_named(longboat: Longboat) -> None:
+    """Of many files nobody knew which one it was."""
+    longboat("run", "-q", "-n", "first", "--", "true")
+    (longboat.folder / "data" / "inner").mkdir(parents=True)
+    for name in ("a", "inner/b", "inner/c"):
+        (longboat.folder / "data" / name).write_text(name)
+    (longboat.folder / "data" / "inner" / "b").chmod(0o000)
+    done = ask(longboat, "cp", "data", "first:copied")
+    assert done.code == 205 and "data/inner/b may not be read" in done.err, done
+    (longboat.folder / "data" / "inner" / "b").chmod(0o600)
+    assert ask(longboat, "cp", "data", "first:copied").code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user, which root alone may do")
+def test_a_home_in_which_another_user_has_a_run(longboat: Longboat) -> None:
+    queue = Path(longboat.environment["LONGBOAT_HOME"]) / "queue"
+    longboat("run", "-q", "-n", "first", "--", "true")
+    (queue / "other.lock").touch(0o600)
+    os.chown(queue / "other.lock", 65534, 65534)
+    done = ask(longboat, "run", "-n", "second", "--", "true")
+    assert done.code == 209 and "other.lock: it belongs to another user (uid 65534)" in done.err, done
+    (queue / "other.lock").unlink()
+    explained = longboat("explain", "second").out
+    assert "stop the runs that the other user has in this home" in explained, explained
+
+
+@pytest.mark.parametrize("mask", ["777", "277", "0"])
+def test_an_odd_umask_leaves_nothing_that_its_owner_may_not_use(longboat: Longboat, mask: str) -> None:
+    """Every later run failed at a file of the first."""
+    line = f'umask {mask}; exec "$@"'
+    command = [*WITHOUT_RIGHTS, "/bin/sh", "-c", line, "sh", sys.executable, "-m", "longboat", "run", "-q", "train.py"]
+    for _ in range(2):
+        done = subprocess.run(
+            command, cwd=longboat.folder, env=longboat.environment, stdin=subprocess.DEVNULL, capture_output=True
+        )
+        assert (done.returncode, done.stdout) == (0, b"epoch 0\nepoch 1\n"), done
+    home = Path(longboat.environment["LONGBOAT_HOME"])
+    unusable = [path for path in home.rglob("*") if not path.is_symlink() and not path.stat().st_mode & 0o400]
+    assert unusable == []
+
+
+def test_a_home_that_is_no_folder(longboat: Longboat) -> None:
+    home = longboat.environment["LONGBOAT_HOME"]
+    longboat.environment["LONGBOAT_HOME"] = str(longboat.folder / "train.py")
+    for args in (("ps",), ("run", "train.py")):
+        done = longboat(*args, code=205)
+        assert done.err == (
+            f"error: {longboat.folder}/train.py is no folder\nhint: set LONGBOAT_HOME to a folder of your own\n"
+        )
+    longboat.environment["LONGBOAT_HOME"] = home
 
 
 def test_a_name_that_no_file_system_takes(longboat: Longboat) -> None:

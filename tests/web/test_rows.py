@@ -88,6 +88,14 @@ def test_services_that_cannot_be_listed_are_told_in_words(tmp_path: Path) -> Non
     assert problem.startswith("lab: ") and "none" in problem
 
 
+def test_services_whose_records_are_damaged_are_named(home: Path) -> None:
+    (home / "services" / "svc").mkdir(parents=True)
+    (home / "services" / "svc" / "service.json").write_text("{")
+    shown = services([(ShownPlace("this", "here", LOCAL, LocalEngine(home)), [])])
+    (problem,) = shown["problems"]
+    assert shown["services"] == [] and problem.startswith("here: the service svc is damaged: ")
+
+
 def follow(events: EventLog, cursor: str) -> list[str]:
     async def read() -> list[str]:
         return [data.decode() async for data in events.follow(cursor, dict)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -121,9 +122,13 @@ class RunWatcher:
         self.asked: SimpleQueue[str] = SimpleQueue()
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.before: object = None
+        self.term_before: object = None
 
     def __enter__(self) -> RunWatcher:
         self.before = signal.signal(signal.SIGINT, self.interrupted)
+        self.term_before = signal.getsignal(signal.SIGTERM)
+        if self.term_before == signal.SIG_DFL:  # whoever ignores it goes on to
+            signal.signal(signal.SIGTERM, self.terminated)
         self.thread.start()
         return self
 
@@ -135,6 +140,8 @@ class RunWatcher:
         if kind is None:
             self.thread.join(LAST_LOOK_S)
         signal.signal(signal.SIGINT, self.before)  # type: ignore[arg-type]
+        if self.term_before == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def note_output(self, attempt: int) -> None:
         """Mark this attempt as running before its output is printed; report the failure of the last one first."""
@@ -150,6 +157,16 @@ class RunWatcher:
         if self.interrupts > 2:
             raise KeyboardInterrupt
         self.asked.put("kill" if self.interrupts == 2 else "stop")
+
+    def terminated(self, number: int, _frame: FrameType | None) -> None:
+        """Die of SIGTERM, as of `timeout`, and say what becomes of the run: also where little is said, for nothing else
+        would tell. Written past Python's streams, which may be in use this moment."""
+        follow, stop = placed(f"longboat logs -f {self.name}"), placed(f"longboat stop {self.name}")
+        text = f"longboat: ended by SIGTERM; run {self.name} goes on\nhint: {follow} follows it, {stop} stops it\n"
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     def watch(self) -> None:
         delay = FIRST_LOOK_S

@@ -156,9 +156,17 @@ def main(args: Sequence[str] | None = None) -> None:
     os._exit(code)
 
 
+def keep_own_rights() -> None:
+    """Take the owner's own rights out of the umask: what a home has of files that not even their owner may read would
+    be in the way of every later command."""
+    mask = os.umask(0o077)
+    os.umask(mask & 0o077)
+
+
 def enter(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Every exception ends here."""
     open_closed_streams()
+    keep_own_rights()
     try:
         code = call(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()

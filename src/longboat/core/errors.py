@@ -110,6 +110,10 @@ class DrillFailed(LongboatError):
     exit_code = 211
 
 
+class ServiceDamaged(EngineError):
+    """What was wanted of a service cannot be read any more; it may go on all the same."""
+
+
 class CheckpointDamaged(EngineError):
     """`checkpoint verify` has found that a checkpoint is not what was written."""
 

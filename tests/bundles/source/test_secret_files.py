@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from longboat.bundles.source.secret_files import MAX_SCANNED_BYTES, found_in, named_like_one
@@ -118,3 +120,15 @@ def test_only_small_text_is_looked_into() -> None:
 )
 def test_settings_of_package_tools(path: str, text: str, is_secret: bool) -> None:
     assert bool(found_in(path, text.encode())) == is_secret
+
+
+def test_runs_in_a_checkout_of_this_repository_name_none_of_its_files() -> None:
+    """The first command that the README shows printed two notes. What they were about is left out without a word."""
+    root = Path(__file__).parents[3]
+    ignored = (root / ".longboatignore").read_text().splitlines()
+    paths = [
+        path for top in ("src", "tests", "docs", "examples", "bench", "deploy") for path in (root / top).rglob("*")
+    ]
+    read = {str(path.relative_to(root)): path.read_bytes() for path in paths if path.is_file()}
+    named = {path for path, data in read.items() if named_like_one(path) or found_in(path, data)}
+    assert {path for path in named if "__pycache__" not in path} == {line[1:] for line in ignored if line[:1] == "/"}

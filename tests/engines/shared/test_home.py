@@ -44,8 +44,11 @@ def test_only_runs_are_listed(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EngineError, match="cannot create"):
-        Home(tmp_path / "file" / "home").prepare()
+    for home in (Home(tmp_path / "file"), Home(tmp_path / "file" / "home")):
+        for use in (home.prepare, home.run_names):
+            with pytest.raises(EngineError, match="/file is no folder$") as raised:
+                use()
+            assert raised.value.hint == "set LONGBOAT_HOME to a folder of your own"
 
 
 def test_the_home_is_the_owners(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.shared.files import blocks_from_end
 from longboat.engines.shared.logfiles import LineTimes, Reader, Source, last_lines, sources
 
 
@@ -156,6 +157,37 @@ def test_the_last_lines_are_read_from_the_end(tmp_path: Path, count: int, end: b
     assert lines == (every[-count:] if count else [])
     if count <= 50:
         assert reader._times._first > 1900, "neither log nor index is read from the beginning"
+
+
+@pytest.mark.parametrize("end", [b"", b"unfinished 7"])
+@pytest.mark.parametrize("count", [0, 1, 3, 50, 5000])
+@pytest.mark.parametrize("block", [64, 1 << 20])
+def test_the_last_lines_that_match_are_read_from_the_end(
+    tmp_path: Path, count: int, end: bytes, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longboat.engines.shared.files._BLOCK", block)
+    log = tmp_path / "0.out"
+    put(log, *[(float(n), b"%d " % n + b"x" * (n * 37 % 200) + b"\n") for n in range(1, 2001)], (2001.0, end))
+    query = LogQuery(grep=("7( |$)",), tail=count)
+    every = list(Reader(source(log), query).lines(is_last=True))
+    assert len(every) == 200 + bool(end)
+    reader = Reader(source(log), query)
+    reader.skip_to(query)
+    assert last_lines(reader.lines(is_last=True), count) == (every[-count:] if count else [])
+    if count <= 50:
+        assert reader._times._first > 1400, "neither log nor index is read from the beginning"
+
+
+def test_an_endless_line_is_searched_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it takes in memory does not grow with it."""
+    monkeypatch.setattr("longboat.engines.shared.files._BLOCK", 8)
+    path = tmp_path / "log"
+    path.write_bytes(b"a\n" + b"x" * 100 + b"\nb\n")
+    blocks = list(blocks_from_end(str(path), 105, most_line=20))
+    assert max(len(line) for _, lines in blocks for line in lines) <= 20 + 8
+    text = path.read_bytes()
+    assert all(text.startswith(lines[0], start) for start, lines in blocks)
+    assert b"".join(line for _, lines in reversed(blocks) for line in lines) == text.replace(b"\n", b"")
 
 
 @pytest.mark.parametrize(

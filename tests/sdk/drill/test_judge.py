@@ -54,6 +54,7 @@ def failed(result: DrillResult) -> list[str]:
 def test_a_recovery_with_its_phases() -> None:
     result = drilled()
     assert result.ok and result.compared == 44 and result.difference == 0.0
+    assert "loss agrees at 20 steps; the largest difference is 0" in [check.detail for check in result.checks]
     (recovery,) = result.recoveries
     assert (recovery.noticed_s, recovery.restarted_s, recovery.first_step_s) == (0.5, 2.0, 3.0)
     assert (recovery.last_step, recovery.first_step, recovery.lost_steps, recovery.attempt) == (12, 11, 2, 1)

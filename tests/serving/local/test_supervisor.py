@@ -30,7 +30,7 @@ from longboat.serving.local.records import (
     Version,
     WantedService,
 )
-from longboat.serving.local.replicas import Replica
+from longboat.serving.local.replicas import Replica, ReplicaRuns, clean_up, with_last_line
 from longboat.serving.local.services import LocalServices
 from longboat.serving.local.supervisor import ServiceSupervisor
 from longboat.serving.requests import ServiceRequest
@@ -214,10 +214,10 @@ def test_what_is_removed_is_the_service_that_was_meant(home: Path) -> None:
     folder = made(home)
     wanted = folder.wanted()
     assert wanted is not None
-    services = LocalServices(LocalEngine(home))
-    assert services._clean_up(folder, msgspec.structs.replace(wanted, uid="before"))
+    runs = ReplicaRuns(Home(home), dict(os.environ))
+    assert clean_up(folder, "before", runs)
     assert folder.directory.exists()
-    assert services._clean_up(folder, wanted)
+    assert clean_up(folder, wanted.uid, runs)
     assert not folder.directory.exists()
 
 
@@ -320,3 +320,15 @@ def test_the_limit_of_open_files_is_raised() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ([], "app: not found"),
+        (["x", "longboat: app: not found"], "app: not found"),
+        (["longboat: app: not found", "x"], "app: not found; x"),
+    ],
+)
+def test_the_last_line_of_a_log_says_nothing_twice(lines: list[str], shown: str) -> None:
+    assert with_last_line("app: not found", lines) == shown

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from longboat.core.guards.lazy_pattern import lazy_pattern
 from longboat.core.runs import Failure, RunStatus
+from longboat.engines.shared.files import OF_ANOTHER_USER, SHARED_HOME
 
 NO_SPACE = "No space left on device"
 """As the C library says it, and with it every program."""
@@ -83,6 +84,8 @@ def _by_words(status: RunStatus, failure: Failure) -> str | None:
     said = (failure.message, *(rank.tail if rank is not None else failure.tail))
     if DISK_FULL in failure.message:
         return "free some space where it says: `df -h` shows how full it is, `longboat prune` removes old runs"
+    if failure.cause == "setup" and OF_ANOTHER_USER in failure.message:
+        return SHARED_HOME
     if any(NO_SPACE in text for text in said):
         return "a disk or a quota was full: `df -h` and `df -i` show which; free some space, or write less"
     if failure.exit_code == 127:

@@ -37,6 +37,10 @@ _HINTS = {
     errno.EPERM: "point LONGBOAT_HOME to a folder you can write",
 }
 
+_BLOCK = 1 << 20
+_TAIL_BLOCK = 1 << 16
+OF_ANOTHER_USER = "belongs to another user"
+SHARED_HOME = "stop the runs that the other user has in this home, or set LONGBOAT_HOME to a folder of your own"
 MOST_REMOVED = 4096
 """Lock files that are looked at in one go."""
 ABANDONED_S = 3600.0
@@ -147,6 +151,36 @@ def last_lines_of(path: Path, most: int = 8192) -> list[str]:
         return []
 
 
+def line_start(path: str, offset: int) -> int:
+    """Start of the line of a file that contains this offset; where it cannot be read, as far as it could."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        while offset > 0:
+            start = max(0, offset - _TAIL_BLOCK)
+            newline = os.pread(file.fileno(), offset - start, start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            offset = start
+    return offset
+
+
+def blocks_from_end(path: str, end: int, *, most_line: int) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines of a file before this offset, where one ends: blocks of whole lines without their newlines, each with
+    its offset, the last block first. A line longer than `most_line` comes in pieces. Raises OSError."""
+    with open(path, "rb") as file:
+        end -= 1  # its newline
+        rest = b""  # of a line whose beginning is before the block
+        while end >= 0:
+            start = first = max(0, end - _BLOCK)
+            lines = (os.pread(file.fileno(), end - start, start) + rest).split(b"\n")
+            rest = b""
+            if start and len(lines[0]) <= most_line:
+                rest = lines.pop(0)
+                first += len(rest) + 1
+            if lines:
+                yield first, lines
+            end = start or -1
+
+
 def log_line(text: str) -> None:
     """Print a line to the log of a detached process. A full disk takes the line away, and not the process."""
     with contextlib.suppress(OSError):
@@ -154,9 +188,15 @@ def log_line(text: str) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file, created if needed."""
+    """Open a lock file, created if needed. Raises EngineError."""
     with disk(f"open {path}"):
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError:
+            owner = os.stat(path).st_uid if os.path.exists(path) else os.getuid()
+            if owner == os.getuid():
+                raise
+            raise EngineError(f"cannot open {path}: it {OF_ANOTHER_USER} (uid {owner})", hint=SHARED_HOME) from None
 
 
 def try_lock(descriptor: int) -> bool:
@@ -246,7 +286,22 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
 
     with disk(f"copy {source} to {target}", is_home=False):
         (target.parent if below is None else below).mkdir(parents=True, exist_ok=True)
-        merge(os.path.realpath(source), str(target), str(below or ""))
+        try:
+            merge(os.path.realpath(source), str(target), str(below or ""))
+        except PermissionError:
+            if (closed := _first_closed(source)) is None:
+                raise
+            raise EngineError(f"cannot copy {source} to {target}: {closed} may not be read") from None
+
+
+def _first_closed(source: Path) -> Path | None:
+    """The first file or folder below that this user may not read; None: it is something else that he may not."""
+    for folder, inner, names in os.walk(source):
+        for name in (*inner, *names):
+            path = os.path.join(folder, name)
+            if not os.path.islink(path) and not os.access(path, os.R_OK | (os.X_OK if name in inner else 0)):
+                return Path(path)
+    return None
 
 
 def remove_tree(path: Path) -> None:

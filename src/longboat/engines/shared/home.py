@@ -45,11 +45,21 @@ class Home:
     def run_names(self) -> list[str]:
         try:
             return [entry.name for entry in os.scandir(self.runs) if _NAME.fullmatch(entry.name)]
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
+        except NotADirectoryError:
+            self._check_folders()
+            return []
+
+    def _check_folders(self) -> None:
+        """Raises EngineError where a file is in the place of the home, or of a folder above it."""
+        there = next(path for path in (self.runs, *self.runs.parents) if os.path.exists(path))
+        if not os.path.isdir(there):
+            raise EngineError(f"{there} is no folder", hint="set LONGBOAT_HOME to a folder of your own")
 
     def prepare(self) -> None:
         """Create the home; raises EngineError with the reason where it cannot be used."""
+        self._check_folders()
         make_folder(self.root, is_durable=True)
         with disk(f"use {self.root}"):
             owner = self.root.stat().st_uid

@@ -25,6 +25,7 @@ from longboat.core.guards.decoding import decode_msgpack
 from longboat.core.guards.own_modules import own_program
 from longboat.core.jobs import Value
 from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.shared.files import blocks_from_end, line_start
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -145,13 +146,16 @@ class Reader:
     def skip_to(self, query: LogQuery) -> None:
         if query.until is not None and not query.follow:
             end = self._times.offset_until(query.until)
-            self._end = None if end is None else self._line_start(end)
+            self._end = None if end is None else line_start(self.source.path, end)
         if query.since is not None:
             self._times.refresh()
-            self._offset = max(self._offset, self._line_start(self._times.offset_since(query.since)))
-        elif query.tail is not None and (self._matches is None or query.tail_bytes is not None):
-            # How many lines it takes for so many matches is not known: the bytes alone are the limit.
-            self._offset = self._tail_start(query.tail if self._matches is None else None, query.tail_bytes)
+            self._offset = max(self._offset, line_start(self.source.path, self._times.offset_since(query.since)))
+        elif query.tail is not None:
+            if self._matches is None or query.tail_bytes is not None:
+                # How many lines it takes for so many matches is not known: the bytes alone are the limit.
+                self._offset = self._tail_start(query.tail if self._matches is None else None, query.tail_bytes)
+            else:
+                self._offset = self._matching_start(query.tail)
             self._times.start_at(self._offset)
 
     def _tail_start(self, count: int | None, most: int | None) -> int:
@@ -177,22 +181,21 @@ class Reader:
         except OSError:
             return 0
 
-    def _line_start(self, offset: int) -> int:
-        """Start of the line that contains this offset."""
-        if offset == 0:
-            return 0
+    def _matching_start(self, count: int) -> int:
+        """Offset of the last N finished lines that match, or of all that do; what is not finished yet is after it."""
+        assert self._matches is not None
         try:
-            with open(self.source.path, "rb") as file:
-                while offset > 0:
-                    start = max(0, offset - 65536)
-                    file.seek(start)
-                    newline = file.read(offset - start).rfind(b"\n")
-                    if newline >= 0:
-                        return start + newline + 1
-                    offset = start
+            end = os.stat(self.source.path).st_size if self._end is None else self._end
+            earliest = end = line_start(self.source.path, end)
+            for start, lines in blocks_from_end(self.source.path, end, most_line=MOST_LINE) if count else ():
+                starts = list(accumulate((len(line) + 1 for line in lines), initial=start))
+                for offset in reversed(list(compress(starts, self._matches(lines)))):
+                    earliest, count = offset, count - 1
+                    if not count:
+                        return earliest
+            return earliest
         except OSError:
-            pass
-        return offset
+            return 0
 
     def lines(self, *, is_last: bool) -> Iterator[LogLine]:
         """New lines. `is_last`: also a last line without newline."""

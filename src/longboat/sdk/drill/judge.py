@@ -107,7 +107,7 @@ def judge(
         ok=all(check.ok for check in checks),
         metric=reference.metric,
         tolerance=tolerance,
-        compared=compared,
+        compared=len(compared),
         difference=None if worst is None else worst[0],
         recoveries=tuple(recoveries),
         checks=tuple(checks),
@@ -182,10 +182,11 @@ def _reached(reference: Reference, steps: Sequence[TracedStep]) -> DrillCheck:
 
 def _largest_difference(
     reference: Reference, steps: Sequence[TracedStep]
-) -> tuple[int, tuple[float, TracedStep, float] | None]:
-    """How many values were compared, and the pair that differs most. Every attempt's values are."""
+) -> tuple[list[int], tuple[float, TracedStep, float] | None]:
+    """The step of each value that was compared, and the pair that differs most. Every attempt's values are."""
     first_rank = min((each.rank for each in steps if reference.metric in each.metrics), default=0)
-    compared, worst = 0, None
+    compared: list[int] = []
+    worst = None
     for each in steps:
         if reference.is_merged and each.rank != first_rank:
             continue
@@ -193,7 +194,7 @@ def _largest_difference(
         value = each.metrics.get(reference.metric)
         if expected is None or value is None:
             continue
-        compared += 1
+        compared.append(each.step)
         difference = relative_difference(value, expected)
         if worst is None or difference > worst[0]:
             worst = (difference, each, expected)
@@ -208,11 +209,14 @@ def relative_difference(value: float, expected: float) -> float:
     return difference if difference == difference else float("inf")
 
 
-def _agrees(metric: str, compared: int, worst: tuple[float, TracedStep, float] | None, tolerance: float) -> DrillCheck:
+def _agrees(
+    metric: str, compared: Sequence[int], worst: tuple[float, TracedStep, float] | None, tolerance: float
+) -> DrillCheck:
     if worst is None:
         return DrillCheck(name=metric, ok=False, detail=f"{metric} was reported at no step that both runs have")
     difference, at, expected = worst
-    detail = f"{metric} agrees at {counted(compared, 'step')}; the largest difference is {difference:.2g}"
+    # A step has a value of each rank, and of each attempt that came to it: it is one step all the same.
+    detail = f"{metric} agrees at {counted(len(set(compared)), 'step')}; the largest difference is {difference:.2g}"
     if difference > tolerance:
         detail = (
             f"{metric} differs at step {at.step} (attempt {at.attempt + 1}, rank {at.rank}): {at.metrics[metric]:.6g},"

@@ -20,25 +20,28 @@ MOST_WAITING = 1000
 """Lines that wait for a slow reader; after that replicas' logs are read no faster than they are shown."""
 
 
-def service_logs(engine: Engine, names: Callable[[], Sequence[str]], query: LogQuery) -> Iterator[LogLine]:
-    """Each line with its replica in place of the node. `names`: the runs of the replicas, now."""
+def service_logs(engine: Engine, names: Callable[[], Sequence[str] | None], query: LogQuery) -> Iterator[LogLine]:
+    """Each line with its replica in place of the node. `names`: the runs of the replicas, now; None: the service is
+    gone, and with it the end of its log is reached."""
     if not query.follow:
-        streams = [_lines(engine, name, query) for name in names()]
+        streams = [_lines(engine, name, query) for name in names() or ()]
         yield from heapq.merge(*streams, key=lambda line: line.time)
         return
     lines: Queue[LogLine] = Queue(MOST_WAITING)
-    followed: set[str] = set()
-    looked = 0.0
+    followers: dict[str, threading.Thread] = {}
+    looked, is_over = 0.0, False
     while True:
         if time.monotonic() - looked > LOOK_S:
-            looked = time.monotonic()
-            for name in set(names()) - followed:
-                followed.add(name)
-                threading.Thread(target=_follow, args=(engine, name, query, lines), daemon=True).start()
+            looked, present = time.monotonic(), names()
+            is_over = present is None and not any(thread.is_alive() for thread in followers.values())
+            for name in set(present or ()) - set(followers):
+                followers[name] = threading.Thread(target=_follow, args=(engine, name, query, lines), daemon=True)
+                followers[name].start()
         try:
             yield lines.get(timeout=LOOK_S)
         except Empty:
-            continue
+            if is_over:
+                return
 
 
 def _follow(engine: Engine, name: str, query: LogQuery, lines: Queue[LogLine]) -> None:

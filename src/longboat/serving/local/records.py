@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from longboat.core.errors import NotFound, UsageError
+from longboat.core.errors import NotFound, ServiceDamaged, UsageError
 from longboat.core.guards.formats import Stored
 from longboat.core.jobs import Command, Job, Serve, Value
 from longboat.engines.engine import Submission
@@ -132,6 +132,10 @@ class ServiceFolder:
     def wanted(self) -> WantedService | None:
         return read_stored(self.wanted_file, WantedService, f"the service {self.name}")
 
+    def is_damaged(self) -> bool:
+        """Whether its file is there and says nothing. In a folder that is being removed there is none."""
+        return self.wanted() is None and self.wanted_file.is_file()
+
     def change_lock(self) -> Path:
         """Held while what is wanted is changed."""
         return self.directory / "change.lock"
@@ -172,17 +176,36 @@ def service_names(home: Home) -> list[str]:
 
 
 def existing(home: Home, name: str) -> tuple[ServiceFolder, WantedService]:
-    """A service by its name. Raises NotFound."""
+    """A service by its name. Raises NotFound, ServiceDamaged."""
     folder = ServiceFolder(home, name)
     wanted = folder.wanted() if name in service_names(home) else None
+    if wanted is None and folder.is_damaged():
+        raise ServiceDamaged(
+            f"the service {name} is damaged: {folder.wanted_file} cannot be understood",
+            hint=f"longboat serve stop {name} ends it, with its replicas; then make it again",
+        )
     if wanted is None:
         raise NotFound(f"no service named {name!r}", hint="`longboat serve ls` lists them")
     return folder, wanted
 
 
 def own(home: Home, name: str) -> tuple[ServiceFolder, WantedService]:
-    """A service that the caller may change. Raises NotFound, UsageError."""
+    """A service that the caller may change. Raises NotFound, ServiceDamaged, UsageError."""
     folder, wanted = existing(home, name)
-    if not folder.is_own():
-        raise UsageError(f"{name} is a service of another user", hint="only its owner changes it")
+    _check_own(folder)
     return folder, wanted
+
+
+def own_or_damaged(home: Home, name: str) -> tuple[ServiceFolder, WantedService | None]:
+    """A service that the caller may end; None: what was wanted of it cannot be read. Raises NotFound, UsageError."""
+    try:
+        return own(home, name)
+    except ServiceDamaged:
+        folder = ServiceFolder(home, name)
+        _check_own(folder)
+        return folder, None
+
+
+def _check_own(folder: ServiceFolder) -> None:
+    if not folder.is_own():
+        raise UsageError(f"{folder.name} is a service of another user", hint="only its owner changes it")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,8 +16,9 @@ from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.queue.slots import Ports
 from longboat.engines.local.records import LocalState
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.shared.files import is_current, open_lock, remove_tree, try_lock
 from longboat.engines.shared.home import Home
-from longboat.serving.local.records import ReplicaPhase, ReplicaState, Version, WantedService
+from longboat.serving.local.records import ReplicaPhase, ReplicaState, ServiceFolder, Version, WantedService
 from longboat.serving.proxy.backends import Backend
 from longboat.serving.replica_job import replica_job
 
@@ -121,14 +125,18 @@ class ReplicaRuns:
 
     def of_service(self, service: WantedService) -> list[str]:
         """Names of all runs that are replicas of a service."""
-        names = []
+        return [name for name, uid in self.of_name(service.name).items() if uid == service.uid]
+
+    def of_name(self, service: str) -> dict[str, str]:
+        """The runs that are replicas of services of this name, each with the uid of its service."""
+        services = {}
         for name in self._home.run_names():
-            if re.fullmatch(rf"{re.escape(service.name)}-r\d+", name) is None:
+            if re.fullmatch(rf"{re.escape(service)}-r\d+", name) is None:
                 continue  # labels are the user's to set too
             record = RunFiles(self._home.runs / name).stored_record()
-            if record is not None and record.job.labels.get(REPLICA_OF) == service.uid:
-                names.append(name)
-        return names
+            if record is not None and (uid := record.job.labels.get(REPLICA_OF)):
+                services[name] = uid
+        return services
 
     def last_lines(self, name: str, most: int = 5) -> list[str]:
         """The end of a replica's log."""
@@ -143,8 +151,39 @@ class ReplicaRuns:
         return [line for line in lines if line][-most:]
 
 
+def is_there(folder: ServiceFolder, uid: str | None) -> bool:
+    """Whether the folder still is that of this service, and not of a later one of the same name. None: it is damaged,
+    and its uid not known."""
+    now = folder.wanted()
+    return folder.directory.exists() and (now is None or now.uid == uid)
+
+
+def clean_up(folder: ServiceFolder, uid: str | None, runs: ReplicaRuns) -> bool:
+    """Remove what a killed supervisor left of a service. False: one lives, and does it."""
+    with contextlib.suppress(LongboatError):
+        lock = open_lock(folder.lock)
+        try:
+            if not try_lock(lock) or not is_current(lock, folder.lock):
+                return False
+            if not is_there(folder, uid):
+                return True  # another of the same name has been made since
+            for name, service in runs.of_name(folder.name).items():
+                if uid in (None, service):
+                    runs.remove(name)
+            remove_tree(folder.directory)
+            return True
+        finally:
+            os.close(lock)
+    return False
+
+
 def ended_reason(state: LocalState | None) -> str:
     """Why a replica's run ended, in a few words."""
     if state is None:
         return "its run was removed"
     return state.reason or f"ended with exit code {state.exit_code}"
+
+
+def with_last_line(reason: str, lines: Sequence[str]) -> str:
+    """The reason with the last words of the log, unless they are the same, from a launcher's own line perhaps."""
+    return "; ".join([reason, *(line for line in lines[-1:] if line.removeprefix("longboat: ") not in reason)])

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from longboat.bundles import durable
-from longboat.core.errors import EngineError, LongboatError, NotFound, SecretMissing, UsageError, WaitTimeout
+from longboat.core.errors import (
+    EngineError,
+    LongboatError,
+    NotFound,
+    SecretMissing,
+    ServiceDamaged,
+    UsageError,
+    WaitTimeout,
+)
 from longboat.core.guards.formats import NewerFormat
 from longboat.core.jobs import Serve
 from longboat.core.runs import LogLine, LogQuery
@@ -21,23 +29,28 @@ from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.processes import is_alive
 from longboat.engines.shared.files import (
     disk,
-    is_current,
     last_lines_of,
     locked,
     make_folder,
     new_lock,
-    open_lock,
     remove_abandoned,
     remove_tree,
-    try_lock,
 )
 from longboat.engines.shared.home import current_user
 from longboat.engines.shared.secrets import read_secrets
 from longboat.serving.following import checked_follow, first_step
 from longboat.serving.local.listening import checked_port
 from longboat.serving.local.pinned_checkpoint import pin_checkpoint
-from longboat.serving.local.records import ServiceFolder, Version, WantedService, existing, own, service_names
-from longboat.serving.local.replicas import ReplicaRuns
+from longboat.serving.local.records import (
+    ServiceFolder,
+    Version,
+    WantedService,
+    existing,
+    own,
+    own_or_damaged,
+    service_names,
+)
+from longboat.serving.local.replicas import ReplicaRuns, clean_up, is_there
 from longboat.serving.local.rollout import (
     asked_number,
     failure_of,
@@ -62,6 +75,8 @@ TAKE_OVER_S = 5.0
 """The same where a killed supervisor is replaced: what keeps the new one from listening is shown."""
 STOP_MARGIN_S = 60.0
 """Beyond the draining and the grace of replicas: after this the command itself cleans up."""
+DAMAGED_S = 300.0
+"""The same for a service whose settings cannot be read: drains and graces are a minute or two at most."""
 MOST_VERSIONS = 10
 """Versions that are kept to go back to; each pins a checkpoint."""
 
@@ -266,6 +281,8 @@ class LocalServices:
                 continue
             except NewerFormat as error:
                 self._notice(error.message)
+            except ServiceDamaged as error:
+                self._notice(f"{error.message}; {error.hint}")
         return statuses
 
     def status(self, name: str) -> ServiceStatus:
@@ -299,11 +316,11 @@ class LocalServices:
         folder, _ = existing(self.home, name)
         return last_lines_of(folder.log, 1 << 20)
 
-    def _replica_names(self, name: str) -> Sequence[str]:
-        """Runs of the service's replicas, ended ones too as long as their logs are kept."""
+    def _replica_names(self, name: str) -> Sequence[str] | None:
+        """Runs of the service's replicas, ended ones too as long as their logs are kept; None: the service is gone."""
         wanted = ServiceFolder(self.home, name).wanted()
         if wanted is None:
-            return []
+            return [] if self.exists(name) else None
         return ReplicaRuns(self.home, dict(self._environment)).of_service(wanted)
 
     def wait(self, name: str, *, timeout_s: float | None = None) -> ServiceStatus:
@@ -359,39 +376,18 @@ class LocalServices:
 
     def stop(self, name: str) -> None:
         """End the service and everything of it. Returns when nothing is left."""
-        folder, wanted = own(self.home, name)
+        folder, wanted = own_or_damaged(self.home, name)
         folder.request_stop()
-        grace = wanted.serve.drain_s + wanted.version(wanted.current).job.grace_s + STOP_MARGIN_S
+        runs, uid, grace = ReplicaRuns(self.home, dict(self._environment)), None, DAMAGED_S
+        if wanted is not None:
+            uid = wanted.uid
+            grace = wanted.serve.drain_s + wanted.version(wanted.current).job.grace_s + STOP_MARGIN_S
         deadline = time.monotonic() + grace
-        while _is_there(folder, wanted) and time.monotonic() < deadline:
-            if self._clean_up(folder, wanted):
+        while is_there(folder, uid) and time.monotonic() < deadline:
+            if clean_up(folder, uid, runs):
                 break
             time.sleep(0.05)
-        if _is_there(folder, wanted):
+        if is_there(folder, uid):
             raise EngineError(f"{name} has not stopped after {grace:g} s", hint=f"see {folder.log}")
-        for version in wanted.versions:
-            forget_submission(self.home, f"service-{wanted.uid}-{version.number}")
-
-    def _clean_up(self, folder: ServiceFolder, wanted: WantedService) -> bool:
-        """Remove what a killed supervisor left. False: one lives, and does it."""
-        with contextlib.suppress(LongboatError):
-            lock = open_lock(folder.lock)
-            try:
-                if not try_lock(lock) or not is_current(lock, folder.lock):
-                    return False
-                if not _is_there(folder, wanted):
-                    return True  # another of the same name has been made since
-                runs = ReplicaRuns(self.home, dict(self._environment))
-                for name in runs.of_service(wanted):
-                    runs.remove(name)
-                remove_tree(folder.directory)
-                return True
-            finally:
-                os.close(lock)
-        return False
-
-
-def _is_there(folder: ServiceFolder, wanted: WantedService) -> bool:
-    """Whether the folder still is that of this service, and not of a later one of the same name."""
-    now = folder.wanted()
-    return folder.directory.exists() and (now is None or now.uid == wanted.uid)
+        for version in wanted.versions if wanted is not None else ():  # notes of a damaged one expire
+            forget_submission(self.home, f"service-{uid}-{version.number}")

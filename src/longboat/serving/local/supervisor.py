@@ -27,7 +27,7 @@ from longboat.serving.local.follower import ServiceFollower
 from longboat.serving.local.listening import listen
 from longboat.serving.local.probing import Prober
 from longboat.serving.local.records import ServiceFolder, ServiceState, WantedService
-from longboat.serving.local.replicas import Replica, ReplicaRuns, ended_reason
+from longboat.serving.local.replicas import Replica, ReplicaRuns, ended_reason, with_last_line
 from longboat.serving.proxy.backends import Backends
 from longboat.serving.proxy.server import Proxy
 
@@ -192,7 +192,7 @@ class ServiceSupervisor:
             return
         lines = await self._in_thread(self._runs.last_lines, replica.name)
         self.say("\n".join([f"{replica.name} ended: {reason}", *(f"  {line}" for line in lines)]))
-        replica.reason = "; ".join([reason, *(line for line in lines[-1:] if line not in reason)])
+        replica.reason = with_last_line(reason, lines)
         steady = replica.ready_since is not None and time.monotonic() - replica.ready_since > decide.STEADY_S
         failures = 0 if steady else self._failures.get(replica.version, 0) + 1
         self._failures[replica.version] = failures

@@ -228,11 +228,13 @@ def services(listed: Sequence[tuple[ShownPlace, Sequence[RunStatus]]], *, may_op
     shown: list[dict[str, Any]] = []
     problems: list[str] = []
     for place, _ in listed:
+        notices: list[str] = []  # of services whose records cannot be read
         try:
-            known = services_of(place.engine, lambda text: None).list()
+            known = services_of(place.engine, notices.append).list()
             shown += [{"cluster": place.name, **plain(service)} for service in known]
         except LongboatError as error:
-            problems.append(f"{place.title}: {error.message}")
+            notices.append(error.message)
+        problems += [f"{place.title}: {text}" for text in notices]
     benches = [
         {**row_of(run, place.name), **way_in(place, run, may_open=may_open)}
         for place, runs in listed

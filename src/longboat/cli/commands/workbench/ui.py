@@ -11,6 +11,19 @@ import click
 from longboat.cli.input.arguments import PATH
 from longboat.cli.input.engine_option import complete_contexts, named_context
 from longboat.cli.output.terminal import say
+from longboat.core.errors import UsageError
+
+PEM = "a certificate and its key in PEM form, each in a file"
+
+
+def readable(_context: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    """Raises UsageError, or OSError where the user may not reach the file: that does not mean that it is not there."""
+    try:
+        if path is not None:
+            open(path, "rb").close()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise UsageError(f"{param.opts[0]}: {path}: {error.strerror}", hint=PEM) from None
+    return path
 
 
 @click.command("ui", short_help="Show runs, GPUs and sweeps in a browser.")
@@ -31,12 +44,8 @@ from longboat.cli.output.terminal import say
 @click.option(
     "--bind", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on (default: this machine only)."
 )
-@click.option(
-    "--tls-cert", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="With --bind: certificate."
-)
-@click.option(
-    "--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="With --bind: its private key."
-)
+@click.option("--tls-cert", type=PATH, callback=readable, metavar="FILE", help="With --bind: certificate.")
+@click.option("--tls-key", type=PATH, callback=readable, metavar="FILE", help="With --bind: its private key.")
 @click.option("--insecure-bind", is_flag=True, help="--bind without TLS: behind a proxy that has it.")
 @click.option("--public-url", metavar="URL", help="Where browsers reach it behind a proxy: https://HOST[:PORT].")
 @click.option("--token-file", type=PATH, metavar="FILE", help="The token, instead of a new one; not printed.")
