@@ -41,6 +41,7 @@ def test_it_is_written_as_it_was_read() -> None:
     [
         ({"retries": 0}, "has spares and no retries", "`retries: 3`"),
         ({"retries": {"count": 2, "restart": "new"}}, "has spares and `restart: new`", "drop `spares`"),
+        ({"retries": {"count": 2, "on": ["exit", 3]}}, "and `retries.on: [exit, 3]`: after the loss", "[lost, preem"),
         ({"nodes": 1}, "has one node and a spare", "`nodes: 2`"),
         ({"nodes": "2-4"}, "has spares and a range of nodes", "or the range alone"),
         ({"spares": 101}, "from 0 to 100", ""),
@@ -52,3 +53,15 @@ def test_what_makes_no_sense_is_refused_at_once(fields: dict[str, Any], says: st
     with pytest.raises(JobError) as refused:
         read(**fields)
     assert says in str(refused.value) and hint in "".join(str(each.hint) for each in refused.value.problems)
+
+
+@pytest.mark.parametrize("retries", ["x", {"count": "y"}, [3]])
+def test_retries_that_cannot_be_read_are_the_only_thing_said_of_them(retries: object) -> None:
+    with pytest.raises(JobError) as refused:
+        read(retries=retries)
+    assert len(refused.value.problems) == 1 and "spares" not in str(refused.value)
+
+
+@pytest.mark.parametrize("cause", ["lost", "preemption", 208])
+def test_losses_that_are_tried_again_are_what_spares_are_for(cause: str | int) -> None:
+    assert read(retries={"count": 2, "on": ["exit", cause]}).spares == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import (
     DEFAULT_ROLE,
     PASSIVE_ROLES,
@@ -25,6 +26,8 @@ from longboat.specs.fields.rules import clean_target, is_below
 from longboat.specs.fields.scalars import FieldPath, nearest, quote
 from longboat.specs.yaml.yaml_tree import YamlNode
 
+LOSSES = ("lost", "preemption", RUN_LOST_EXIT)
+"""What `retries.on` calls the loss of a node. A pod that is killed for want of memory is lost too."""
 MAX_RANKS = 100_000  # beyond any training; below it all lists stay in memory
 
 Fields = Mapping[str, Any]
@@ -133,7 +136,9 @@ def _check_elastic(roles: dict[str, dict[str, Any]], values: Fields, root: YamlN
 def _check_spares(roles: dict[str, dict[str, Any]], values: Fields, root: YamlNode, at: FieldPath) -> None:
     """A spare takes part in a restart in place, of a gang that has lost a node."""
     spared = [name for name, role in roles.items() if role.get("spares")]
-    retries = values.get("retries", Retries())
+    given = root.value if isinstance(root.value, dict) else {}
+    is_misread = "retries" not in values and _is_given(given, "retries")
+    retries = None if is_misread else values.get("retries", Retries())
     if spared and sum(_count(role.get("nodes")) for role in roles.values()) == 1:
         message = "the job has one node and a spare: nobody is left who could go on without its only node"
         at.problem(root, message, hint="drop `spares`, which `retries` do not need, or `nodes: 2`")
@@ -141,6 +146,10 @@ def _check_spares(roles: dict[str, dict[str, Any]], values: Fields, root: YamlNo
         written = "`restart: new`" if retries.count else "no retries"
         message = f"the job has spares and {written}: that a spare takes a lost node's place is a retry, in place"
         at.problem(root, message, hint="`retries: 3`, or drop `spares`")
+    elif spared and retries is not None and retries.on and not set(LOSSES) & set(retries.on):
+        causes = ", ".join(map(str, retries.on))
+        message = f"the job has spares and `retries.on: [{causes}]`: after the loss of a node, nothing is tried again"
+        at.problem(root, message, hint="`on: [lost, preemption, ...]`, or drop `spares`")
     for name in spared:
         if isinstance(roles[name].get("nodes"), NodeRange):
             message = f"the role {name} has spares and a range of nodes: an elastic run goes on with those it has left"

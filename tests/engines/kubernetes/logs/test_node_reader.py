@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from longboat.core.jobs import Job, Retries, Role
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.logs.lines import LogGap, PodLine
+from longboat.engines.kubernetes.logs.merge import RunLogs
 from longboat.engines.kubernetes.logs.node_reader import COPIES, GivenLines, NodeLog
 from longboat.engines.kubernetes.observe.snapshot import PodView
-from tests.engines.kubernetes.run_samples import NOW, ended
+from tests.engines.kubernetes.run_samples import NOW, ended, record
 
 STAMP = "2026-11-15T07:10:02.123456Z"
 
@@ -120,6 +122,30 @@ def test_whether_the_last_lines_of_a_rank_are_there() -> None:
     log.source.fills = False
     assert keys(log) == [("1.out", 1)]
     assert log.lacks(0, 1) and not log.lacks(1, 1) and log.lacks(1, 2) and not log.lacks(2, 5)
+
+
+def test_a_spare_has_the_ranks_of_the_node_that_it_plays() -> None:
+    """By the log, of which the kubelet has rotated a part away, and by the launcher's last words."""
+    lives = node_log(Cluster("3.out@1 7", "node.err 0"), Copies(), pod_with(None))
+    ended = node_log(Cluster("3.out@1 7"), Copies(), pod_with({"2.out@1": 4, "3.out@1": 8}))
+    for log, ranks in ((lives, {3}), (ended, {2, 3})):
+        log.source.fills = False
+        assert keys(log)[0] == ("3.out@1", 7) and log.ranks(()) == ranks
+        assert log.lacks(3, 2) and not log.lacks(3, 1)
+    assert lives.ranks([0]) == {0, 3}
+
+
+def test_the_last_lines_of_a_spare_that_plays_a_node_are_made_up_from_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    roles = (Role(name="worker", run="x", nodes=2, spares=1),)
+    run = record(Job(name="train", roles=roles, ends=("worker",), retries=Retries(count=3)))
+    pod = msgspec.structs.replace(pod_with({"1.out@1": 8}), index=2)
+    client: Any = Cluster("1.out@1 7")
+    with RunLogs(client, run, LogQuery(tail=2)) as logs:
+        monkeypatch.setattr(logs, "_kept", Copies())
+        logs._read_pods(logs._spool, [pod])
+        assert [(line.node, line.rank, line.attempt) for line in logs._spool.lines(LogQuery())] == [
+            ("worker-1", 1, 1)
+        ] * 8
 
 
 def rank_lines(key: str, *numbers: int, start: int = -1) -> list[PodLine]:

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.observe.node_notices import LeavingNodes, TerminationNotice, notice_of
+from longboat.engines.kubernetes.observe.node_notices import (
+    LeavingNodes,
+    TerminationNotice,
+    notice_of,
+    selector_of,
+)
 from longboat.engines.kubernetes.observe.snapshot import host_view
 from longboat.fitting.model.nodes import LEAVING
 
@@ -45,3 +50,9 @@ def test_news_are_what_comes_and_what_is_taken_back() -> None:
     assert nodes.of({"n1", "n2", None}).keys() == {"n1"} and nodes.of({"n2"}) == {}
     assert nodes.note(node()) and not nodes.note(node(), is_gone=True)
     assert nodes.note(node(LEAVING)) and nodes.note(node(LEAVING), is_gone=True) and nodes.of({"n1"}) == {}
+
+
+def test_a_name_that_no_label_has_spoils_no_selector() -> None:
+    longest = "n" * 63
+    assert selector_of(["gpu-1", longest, longest + "x"]) == f"kubernetes.io/hostname in (gpu-1,{longest})"
+    assert selector_of([longest + "x"]) == selector_of([]) == ""

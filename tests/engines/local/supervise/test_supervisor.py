@@ -223,6 +223,22 @@ def test_a_secret_that_was_changed_reaches_the_next_attempt(local: LocalJobs) ->
     assert ended.attempts[-1].restart == "new"
 
 
+def test_a_home_that_is_not_mounted_has_lost_no_run(tmp_path: Path) -> None:
+    uid, runs = uuid.uuid4().hex[:12], tmp_path / "home" / "runs"
+    keep_environment(uid, str(runs / "train"), {"A": "1"})
+    try:
+        spawn.forget_removed()
+        assert kept_environment(uid) == {"A": "1"}
+        runs.parent.mkdir()  # where it would be mounted
+        spawn.forget_removed()
+        assert kept_environment(uid) == {"A": "1"}
+        runs.mkdir()
+        spawn.forget_removed()
+        assert kept_environment(uid) is None, "its folder was removed by hand"
+    finally:
+        forget_environment(uid)
+
+
 def test_what_cannot_be_read_of_another_run_fails_nobody(tmp_path: Path) -> None:
     """Every end of a run looks at what is kept for others: a disk that fails under one of them is that one's affair."""
     uid = uuid.uuid4().hex[:12]

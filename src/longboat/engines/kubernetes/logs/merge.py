@@ -136,7 +136,7 @@ class RunLogs:
         logs = [self._read_pod(part, view, fills=self._query.tail is None or bool(self._query.grep)) for view in views]
         ranks = ranks_of(self._record, views[0].role, views[0].index)
         tail = self._query.tail or 0
-        if any(not log.source.fills and any(log.lacks(rank, tail) for rank in ranks) for log in logs):
+        if any(not log.source.fills and any(log.lacks(rank, tail) for rank in log.ranks(ranks)) for log in logs):
             part.clear()
             for view in views:
                 self._given.forget(view.uid)

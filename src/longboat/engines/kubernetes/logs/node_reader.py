@@ -97,6 +97,11 @@ class NodeLog:
         """End a reading from another thread."""
         self.log.stop()
 
+    def ranks(self, own: Iterable[int]) -> set[int]:
+        """The ranks that it may have lines of: its own, and those of a node that it took over as a spare."""
+        keys = {*self.log.seen, *(self.source.line_counts or {}), *(gap.key for gap in self.source.gaps)}
+        return {*own, *(rank for rank, _ in map(place_of, keys) if rank >= 0)}
+
     def lacks(self, rank: int, tail: int) -> bool:
         """Whether the last lines of this rank may reach back into what the pod's log no longer has."""
         source, seen = self.source, self.log.seen

@@ -29,6 +29,10 @@ NOTICES: dict[str, float | None] = {
 fits counts."""
 
 
+LABEL_MAX = 63
+"""Characters of a label's value. A node's name may have 253, and an API server refuses the whole selector for it."""
+
+
 class TerminationNotice(Value, frozen=True):
     taint: str
     least_s: float | None  # until the machine goes; None: it may stay
@@ -44,8 +48,10 @@ def notice_of(node: Mapping[str, Any]) -> TerminationNotice | None:
 
 
 def selector_of(names: Collection[str]) -> str:
-    """A label selector for these nodes: their names are those of their hosts, with next to all kubelets."""
-    return f"{HOSTNAME} in ({','.join(names)})"
+    """A label selector for these nodes: their names are those of their hosts, with next to all kubelets. Empty: none
+    of them can be named in one."""
+    named = [name for name in names if len(name) <= LABEL_MAX]
+    return f"{HOSTNAME} in ({','.join(named)})" if named else ""
 
 
 class LeavingNodes:

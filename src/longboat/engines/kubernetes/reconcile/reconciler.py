@@ -252,7 +252,7 @@ class Reconciler:
         if self._nodes is not None and self._watched_nodes != labels:
             self._nodes.close()
             self._nodes = None
-        if self._nodes is None and 0 < len(hosts) <= MOST_WATCHED and self._may_act(snapshot.record):
+        if self._nodes is None and labels and len(hosts) <= MOST_WATCHED and self._may_act(snapshot.record):
             self._watched_nodes = labels
             self._nodes = Reflector(
                 self.client, NODE, labels=labels, into=WatchedNode, on_change=self._on_node, is_optional=True

@@ -217,7 +217,10 @@ def later_environment(record: LocalRecord, environment: Mapping[str, str], files
 
 
 def forget_removed() -> None:
-    """What is kept for runs of this user whose folder was removed by hand; what still runs of one keeps it."""
+    """What is kept for runs of this user whose folder was removed by hand; what still runs of one keeps it.
+
+    Of a home that is not mounted no folder is there: only who has the folder of all runs can miss one of them.
+    """
     from longboat.engines.local.supervise.processes import marked
 
     for uid, folder in kept_folders():
@@ -226,7 +229,7 @@ def forget_removed() -> None:
             record = RunFiles(Path(folder)).stored_record()
             is_removed = record is not None and record.uid != uid  # a later run has its name
         except FileNotFoundError:
-            is_removed = True
+            is_removed = os.path.isdir(os.path.dirname(folder))
         except (OSError, LongboatError):  # a file system that is away, or a disk that fails: nobody knows
             is_removed = False
         if is_removed and not marked(uid):
