@@ -18,6 +18,7 @@ from tests.clusters.cloud.aws.test_up_down import LISTED, say, write
 from tests.clusters.cloud.conftest import Account
 
 CONTROLLER = "elbv2.k8s.aws/cluster"
+NO_FILES = ("storage: efs\n", "")
 
 
 def tags(**pairs: str) -> list[dict[str, str]]:
@@ -76,7 +77,7 @@ def network(aws: AwsSession) -> str:
 
 
 def test_balancers_and_their_groups_go_with_the_cluster(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
-    write("served")
+    write("served", NO_FILES)
     assert say(capfd, "up")[0] == 0
     vpc, theirs = vpc_of(aws, "served"), network(aws)
     subnets = subnets_of(aws, vpc)
@@ -122,7 +123,7 @@ def test_a_group_that_is_used_stays_and_is_named(
     """Its balancer's interfaces go late; one that somebody has made himself never goes."""
     monkeypatch.setattr(load_balancers, "INTERFACES_S", 0.2)
     monkeypatch.setattr(load_balancers, "_LOOK_S", 0.05)
-    write("used")
+    write("used", NO_FILES)
     assert say(capfd, "up")[0] == 0
     vpc = vpc_of(aws, "used")
     used, free = group(aws, "k8s-elb-b1", vpc, own("used")), group(aws, "k8s-elb-b2", vpc, own("used"))
@@ -151,7 +152,7 @@ def test_without_a_network_nothing_is_deleted(aws: AwsSession) -> None:
 
 def test_the_policy_is_enough_for_groups(account: Account, capfd: pytest.CaptureFixture[str]) -> None:
     account.user("balanced", policy("balanced", "us-east-1"))
-    write("balanced")
+    write("balanced", NO_FILES)
     assert say(capfd, "up")[0] == 0
     vpc = vpc_of(AwsSession("us-east-1"), "balanced")
     admin = account.become(servers.ADMIN)
