@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
+from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.observe.from_objects import by_kind, read_objects, snapshot_of
 from longboat.core.errors import LongboatError, NotFound, UsageError
 from longboat.engines.kubernetes.manifests.objects import labels_of
 from longboat.engines.kubernetes.manifests.workloads import workloads
+from longboat.fitting.model.nodes import NodeShape
 from tests.autoscaler.tables import NOW, node, pod
 from tests.engines.kubernetes import manifest_samples
 
 POOLS = {"a100": {"machine": {"cpus": 96, "memory": "1000Gi", "gpus": 8}}}
 
 
-def snapshot(*items: dict[str, Any]) -> Any:
-    return snapshot_of(by_kind({"kind": "List", "items": list(items)}))
+def snapshot(*items: dict[str, Any], growth_s: float = 0.0) -> Any:
+    pools = (Pool(name="a100", machine=NodeShape(name="a100"), growth_s=growth_s),) if growth_s else ()
+    return snapshot_of(by_kind({"kind": "List", "items": list(items)}), pools)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def elastic(running: int = 3, **changes: Any) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_could_have_more_nodes() -> None:
-    seen = snapshot(*elastic())
+    seen = snapshot(*elastic(), growth_s=60)
     (gang,) = seen.elastic
     assert (gang.name, gang.size, gang.largest, gang.zones) == ("default/train", 3, 5, ("b",))
     assert gang.since == NOW - 1800, "since it was let in, not since it was made"
@@ -190,5 +193,13 @@ def test_a_run_whose_pods_do_not_all_run_does_not_grow() -> None:
 
 
 def test_a_range_without_end_makes_a_bounded_number_of_stand_ins() -> None:
-    (gang,) = snapshot(*elastic(annotations={"longboat.dev/nodes": "2-999999999999"})).elastic
+    (gang,) = snapshot(*elastic(annotations={"longboat.dev/nodes": "2-999999999999"}), growth_s=60).elastic
     assert len(gang.pods) == 1000
+
+
+def test_where_no_pool_buys_machines_for_growth_there_are_no_stand_ins() -> None:
+    """`explain` says all the same how many nodes a run could have."""
+    grown, plain = (snapshot(*elastic(), growth_s=growth_s).elastic[0] for growth_s in (60.0, 0.0))
+    assert len(grown.pods) == 2 and plain.pods == ()
+    assert plain.size_text == "3 of at most 5 nodes" and plain.priority == grown.priority
+    assert (plain.zones, plain.since) == (grown.zones, grown.since)

@@ -177,6 +177,13 @@ def test_down_takes_a_lost_control_plane_out_of_etcd_and_another_speaks_for_the_
     session, log = asked(spec, ("cp-0", "cp-1"), tmp_path, has_majority=False)
     assert take_lost_out(session, ("cp-0", "cp-1")).spec.control_planes[0].name == "cp-2" and log == []
     assert capsys.readouterr().err.count("warning: cp-") == 2
+    # One that never joined speaks for nobody, and one whose member of etcd never started cannot do it.
+    session, log = asked(cluster(planes=4, workers=1, endpoint="10.0.0.9"), ("cp-0", "w-0"), tmp_path)
+    facts = {**session.facts, "cp-1": bare("cp-1", journal_cluster="lab")}
+    session.hosts.connections["cp-2"] = AskedHost("cp-2", log, has_majority=False)  # type: ignore[assignment]
+    after = take_lost_out(dataclasses.replace(session, facts=facts), ("cp-0", "w-0"))
+    assert log == ["cp-3: member 0"] and not capsys.readouterr().err
+    assert [host.name for host in after.spec.hosts] == ["cp-2", "cp-3", "cp-1", "cp-0", "w-0"]
     # The only one is lost: nobody is asked.
     session, log = asked(cluster(), ("cp-0",), tmp_path)
     assert take_lost_out(session, ("cp-0",)).spec.control_planes[0].name == "cp-0" and log == []

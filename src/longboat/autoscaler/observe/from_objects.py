@@ -134,7 +134,8 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
     zones = {node.name: node.shape.zone for node, _ in nodes if node.shape.zone}
     waits = {gang.name for gang in gangs}
     jobs = [body for _, body in sorted(groups.jobs.items(), key=lambda pair: pair[0])]
-    elastic = odd.readable(jobs, partial(_elastic, groups=groups, members=members, zones=zones))
+    grows = any(pool.growth_s > 0 for pool in pools)
+    elastic = odd.readable(jobs, partial(_elastic, groups=groups, members=members, zones=zones, grows=grows))
     return ClusterSnapshot(
         nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
@@ -292,9 +293,11 @@ def _ended(status: Body) -> float | None:
 
 
 def _elastic(
-    body: Body, groups: GangIndex, members: Mapping[Key, list[GangPod]], zones: Mapping[str, str]
+    body: Body, groups: GangIndex, members: Mapping[Key, list[GangPod]], zones: Mapping[str, str], grows: bool
 ) -> ElasticGang | None:
-    """A run's Job that could have more pods than it has, all of which run. The range is its submitter's."""
+    """A run's Job that could have more pods than it has, all of which run. The range is its submitter's. `grows`:
+    machines may be bought for these pods; where none are, they are not made.
+    """
     bounds, key, spec = range_of(body), mark_of(body["metadata"], {}), body.get("spec") or {}
     size = int(spec.get("parallelism") or 0)
     if bounds is None or key is None or key[1] != "run" or is_over(body) or spec.get("suspend"):
@@ -305,13 +308,14 @@ def _elastic(
     here = [pod.node for pod in mine if pod.node is not None and not pod.is_finished and not pod.is_terminating]
     if not bounds[0] <= size < largest or len(here) < size:
         return None
-    pods = groups.placeholder_pods(body, {**spec, "parallelism": largest, "completions": None}, name)[size:]
+    first, end = (size, largest) if grows else (0, 1)  # one tells the priority
+    pods = groups.placeholder_pods(body, {**spec, "parallelism": end, "completions": None}, name)[first:]
     if not pods or (pods[0].namespace, name) in groups.holds:
         return None
     status = body.get("status") or {}
     return ElasticGang(
         name=f"{key[0]}/{key[2]}",
-        pods=tuple(pods),
+        pods=tuple(pods) if grows else (),
         size=size,
         largest=largest,
         since=parse_time(status.get("startTime")) or parse_time(body["metadata"].get("creationTimestamp")) or 0.0,

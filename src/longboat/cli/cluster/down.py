@@ -152,22 +152,39 @@ def audit_lines(audits: Sequence[HostAudit]) -> Iterator[str]:
 
 
 def take_lost_out(session: ClusterSession, forget: Sequence[str]) -> ClusterSession:
-    """The same with lost hosts at the end, so that a control plane that is there speaks for the cluster. Lost ones are
-    taken out of etcd: the others leave it one by one, which needs a majority of its members each time.
+    """The same with lost hosts at the end, and before them control planes that never joined, so that one that is part
+    of the cluster speaks for it. Lost ones are taken out of etcd: the others leave it one by one, which needs a
+    majority of its members each time.
     """
     spec = session.spec
     lost = [host for host in spec.hosts if host.name in forget and host.name in session.unreachable]
-    hosts = (*(host for host in spec.hosts if host not in lost), *lost)
-    session = dataclasses.replace(session, spec=msgspec.structs.replace(spec, hosts=hosts))
-    control = session.spec.control_planes[0].name
-    facts = session.facts.get(control)
-    if facts is not None and facts.journal_cluster == spec.name and facts.file(ADMIN):
-        for name in (host.name for host in lost if host.role == "control-plane"):
+    if not lost:
+        return session
+    planes = [host.name for host in spec.control_planes if has_joined(session, host.name)]
+    apart = [host for host in spec.control_planes if host not in lost and host.name not in planes] if planes else []
+    hosts = (*(host for host in spec.hosts if host not in lost and host not in apart), *apart, *lost)
+    take_out_of_etcd(session, planes, [host.name for host in lost if host.role == "control-plane"])
+    return dataclasses.replace(session, spec=msgspec.structs.replace(spec, hosts=hosts))
+
+
+def has_joined(session: ClusterSession, name: str) -> bool:
+    facts = session.facts.get(name)
+    return facts is not None and facts.journal_cluster == session.spec.name and bool(facts.file(ADMIN))
+
+
+def take_out_of_etcd(session: ClusterSession, planes: Sequence[str], lost: Sequence[str]) -> None:
+    """One that cannot do it is not asked again while there are others: its own member may never have started."""
+    left = list(planes)
+    for name in lost if left else ():
+        while True:
             try:
-                remove_member(session.hosts[control], name)
+                remove_member(session.hosts[left[0]], name)
+                break
             except EngineError as error:
-                say(f"warning: {clean(error.message)}")
-    return session
+                if len(left) == 1:
+                    say(f"warning: {clean(error.message)}")
+                    break
+            del left[0]
 
 
 def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...], *, is_apart: bool = False) -> int:

@@ -234,6 +234,11 @@ def _low(node: YamlNode | None) -> str | None:
     return text_of(node) or text_of(entries(node).get("min"))
 
 
+def _high(node: YamlNode | None) -> str | None:
+    text = text_of(node)
+    return text.partition("..")[2] if text is not None else text_of(entries(node).get("max"))
+
+
 def _gpu(node: YamlNode, draft: ImportDraft) -> None:
     source = "resources.gpu"
     fields: dict[str, Any] = {}
@@ -242,14 +247,15 @@ def _gpu(node: YamlNode, draft: ImportDraft) -> None:
             if re.fullmatch(r"[0-9]+(\.\.[0-9]*)?|\.\.[0-9]+", token):
                 fields["count"] = token
             elif re.match(r"[0-9.]+[MGT]i?B", token, re.IGNORECASE):
-                fields["memory"] = token
+                fields["memory"], fields["most_memory"] = token, token.partition("..")[2]
             elif token.lower() not in ("nvidia", "amd", "intel", "google", "tpu", "tenstorrent"):
                 fields["type"] = token.split(",")
     else:
         given = entries(node)
         name = given.get("name")
         listed = name.value if name is not None and isinstance(name.value, list) else [name]
-        fields = {"count": _low(given.get("count")), "memory": _low(given.get("memory"))}
+        memory = given.get("memory")
+        fields = {"count": _low(given.get("count")), "memory": _low(memory), "most_memory": _high(memory)}
         fields["type"] = [text for text in map(text_of, listed) if text]
         for key in given:
             if key not in ("name", "count", "memory"):
@@ -265,5 +271,7 @@ def _set_gpus(fields: dict[str, Any], source: str, draft: ImportDraft) -> None:
     count = int(low) if low and low.isdecimal() and len(low) < 10 else 1
     if count == 0:
         return
+    if most := (fields.get("most_memory") or "").strip():
+        draft.lost(source, f"GPUs are asked for by their least memory: at most {most[:20]} is not kept")
     asked = {"count": count, "type": types[0] if types else None, "memory": gibibytes(fields.get("memory"))}
     draft.set("gpus", {name: value for name, value in asked.items() if value is not None}, source=source)

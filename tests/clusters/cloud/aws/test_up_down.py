@@ -160,6 +160,22 @@ def test_disks_and_snapshots_of_claims_stay_until_they_are_asked_for(
     assert AwsDown("claims-2", aws).run(lambda _: None, purged=AwsDown("claims-2", aws).data()) == []
 
 
+def test_an_access_point_is_no_file_system(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
+    write("points")
+    assert say(capfd, "up")[0] == 0
+    system = AwsDown("points", aws).data().file_systems[0]
+    mark = [{"Key": "longboat.dev/cluster", "Value": "points"}]
+    point = aws.call("efs", "create_access_point", ClientToken="x", FileSystemId=system, Tags=mark)["AccessPointId"]
+    data = AwsDown("points", aws).data()
+    assert (data.file_systems, data.access_points) == ((system,), (point,))
+    code, text = say(capfd, "down", "--yes")
+    assert code == 0 and f"paid for: {system}, {point}" in text, text
+    code, text = say(capfd, "down", "--yes", "--purge-data")
+    assert code == 205 and f"left: elasticfilesystem access-point/{point}" in text, "the server keeps it, AWS does not"
+    aws.call("efs", "delete_access_point", AccessPointId=point)
+    assert say(capfd, "down", "--yes", "--purge-data")[0] == 0
+
+
 def test_drift_is_told_and_up_brings_the_file_back(aws: AwsSession, capfd: pytest.CaptureFixture[str]) -> None:
     write("drift")
     assert say(capfd, "up")[0] == 0

@@ -10,6 +10,7 @@ import yaml
 
 from longboat.cli.main import enter
 from longboat.clouds.rest import Body
+from longboat.clusters.cloud.aws.stack import Listen
 from longboat.clusters.cloud.azure import resource_group
 from longboat.clusters.spec_store import load_spec
 from longboat.core.errors import EngineError
@@ -59,6 +60,33 @@ def test_a_cluster_is_made_shown_changed_and_taken_down(azure: SimulatedAks, cap
     code, words = say(capfd, "down", "lab", "--yes")
     assert code == 0 and "nothing with its tag is left" in words and azure.group is None
     assert not yaml.safe_load(Path("kubeconfig").read_text()).get("contexts")
+
+
+def test_tags_that_others_gave_the_group_stay(
+    azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Policies of a company add some, when the group is made and later."""
+    real = resource_group.ClusterGroup.follow
+
+    def follow(group: resource_group.ClusterGroup, listen: Listen) -> None:
+        assert azure.group is not None and "longboat-template" not in azure.group["tags"]
+        azure.group["tags"] |= {"owner": "it", "Team": "vision"}
+        azure.group["tags"].pop("team", None)
+        real(group, listen)
+
+    monkeypatch.setattr(resource_group.ClusterGroup, "follow", follow)
+    assert say(capfd, "up")[0] == 0 and azure.group is not None
+    first = dict(azure.group["tags"])
+    assert first == {"owner": "it", "team": "vision", "longboat-cluster": "lab"} | {
+        "longboat-template": first["longboat-template"]
+    }
+    azure.group["tags"]["cost"] = "42"
+    change("{team: vision}", "{team: sound}")
+    change("count: 2}", "count: 3}")
+    assert say(capfd, "up")[0] == 0
+    second = dict(azure.group["tags"])
+    assert (second["owner"], second["cost"], second["team"]) == ("it", "42", "sound") and "Team" not in second
+    assert second["longboat-template"] != first["longboat-template"]
 
 
 def test_an_interrupted_up_goes_on(azure: SimulatedAks, capfd: Text, monkeypatch: pytest.MonkeyPatch) -> None:

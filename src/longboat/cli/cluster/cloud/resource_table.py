@@ -34,7 +34,7 @@ class ResourceTable:
         elif self._is_drawn:
             self._draw()
         elif event.state in WORDS:
-            tail = f": {clean(event.text)}" if event.text and event.state == "failed" else ""
+            tail = f": {clean(event.text)}" if event.text and event.state in ("failed", "kept") else ""
             word = f"{WORDS[event.state]}, {event.at - began:.0f} s"
             passed = event.at - self._first
             print(f"{passed:7.0f} s  {event.resource}  {event.type}  {word}{tail}", file=sys.stderr, flush=True)
@@ -47,7 +47,7 @@ class ResourceTable:
                 event.type,
                 WORDS.get(event.state, "..."),
                 "" if event.state == "started" else f"{event.at - self._began[event.resource]:.0f} s",
-                event.text if event.state == "failed" else "",
+                event.text if event.state in ("failed", "kept") else "",
             )
             for event in sorted(self._last.values(), key=lambda event: (order[event.state], -event.at))
         ]

@@ -8,14 +8,13 @@ from __future__ import annotations
 from longboat.clouds.aws.session import AwsSession, NoSuchResource
 from longboat.clusters.cloud.aws.decide import failure_of
 from longboat.clusters.cloud.aws.efs.file_system import unmount
+from longboat.clusters.cloud.aws.load_balancers import ClusterBalancers
 from longboat.clusters.cloud.aws.observe import Leftover, is_of_others, see_leftovers, see_snapshots, see_volumes
 from longboat.clusters.cloud.aws.stack import ClusterStack, Listen, ResourceEvent
-from longboat.clusters.cloud.aws.templates.intrinsics import OWNED, kubernetes_tag
 from longboat.core.errors import Refused
 from longboat.core.jobs import Value
 
 _FILES = "elasticfilesystem"
-_BATCH = 20  # balancers whose tags are asked for at once: the API takes no more
 
 
 class StoredData(Value, frozen=True):
@@ -24,10 +23,12 @@ class StoredData(Value, frozen=True):
     volumes: tuple[str, ...] = ()
     snapshots: tuple[str, ...] = ()
     file_systems: tuple[str, ...] = ()
+    access_points: tuple[str, ...] = ()
+    """Ways into file systems: EFS deletes them with theirs."""
 
     @property
     def names(self) -> list[str]:
-        return [*self.volumes, *self.snapshots, *self.file_systems]
+        return [*self.volumes, *self.snapshots, *self.file_systems, *self.access_points]
 
 
 class AwsDown:
@@ -49,20 +50,19 @@ class AwsDown:
             if view is not None:  # of an `up` that failed, before somebody else took the name
                 hint += f"; aws cloudformation delete-stack --stack-name {self.stack.name} removes the stack alone"
             raise Refused(f"the cluster {self.name} in EKS was not made by Longboat", hint=hint)
-        systems = tuple(
-            each.id.partition("/")[2] for each in see_leftovers(self.session, self.name) if each.kind == _FILES
-        )
+        files = [each.id.partition("/") for each in see_leftovers(self.session, self.name) if each.kind == _FILES]
         return StoredData(
             volumes=tuple(see_volumes(self.session, self.name)),
             snapshots=tuple(see_snapshots(self.session, self.name)),
-            file_systems=systems,
+            file_systems=tuple(id for kind, _, id in files if kind == "file-system"),
+            access_points=tuple(id for kind, _, id in files if kind == "access-point"),
         )
 
     def run(self, listen: Listen, *, purged: StoredData) -> list[Leftover]:
         """Delete the stack and what is in `purged`; returns what is left. Raises EngineError with what cannot go."""
         view = self.stack.look()
         if view is not None:
-            self._delete_balancers()
+            ClusterBalancers(self.session, self.name).delete(listen)  # they stand in its subnets
             unmount(self.session, self.name)
             events: list[ResourceEvent] = []
 
@@ -87,26 +87,3 @@ class AwsDown:
             self.session.call(service, operation, **arguments)
         except NoSuchResource:
             pass
-
-    def _delete_balancers(self) -> None:
-        """Load balancers that Services made stand in the subnets, which could not go before them."""
-        arns = [
-            each["LoadBalancerArn"] for each in self.session.pages("elbv2", "describe_load_balancers", "LoadBalancers")
-        ]
-        for start in range(0, len(arns), _BATCH):
-            answer = self.session.call("elbv2", "describe_tags", ResourceArns=arns[start : start + _BATCH])
-            for each in answer["TagDescriptions"]:
-                if self._is_own(each["Tags"]):
-                    self._gone("elbv2", "delete_load_balancer", LoadBalancerArn=each["ResourceArn"])
-        older = self.session.pages("elb", "describe_load_balancers", "LoadBalancerDescriptions")
-        names = [each["LoadBalancerName"] for each in older]
-        for start in range(0, len(names), _BATCH):
-            answer = self.session.call("elb", "describe_tags", LoadBalancerNames=names[start : start + _BATCH])
-            for each in answer["TagDescriptions"]:
-                if self._is_own(each["Tags"]):
-                    self._gone("elb", "delete_load_balancer", LoadBalancerName=each["LoadBalancerName"])
-
-    def _is_own(self, tags: list[dict[str, str]]) -> bool:
-        """By the tag of Kubernetes' own controller, or of AWS's."""
-        pairs = {item["Key"]: item.get("Value", "") for item in tags}
-        return pairs.get(kubernetes_tag(self.name)) == OWNED or pairs.get("elbv2.k8s.aws/cluster") == self.name

@@ -190,6 +190,8 @@ def _is_there(session: AwsSession, kind: str, id: str) -> bool:
         if kind == "snapshot":
             snapshots = session.call("ec2", "describe_snapshots", SnapshotIds=[id])["Snapshots"]
             return any(tag["Key"] == _OF_DRIVER for each in snapshots for tag in each.get("Tags") or ())
+        if kind == "security-group":
+            return bool(session.call("ec2", "describe_security_groups", GroupIds=[id])["SecurityGroups"])
     except NoSuchResource:
         return False
     return True

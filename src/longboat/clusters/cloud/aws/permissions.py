@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from longboat.clouds.aws.tags import CANCELLED_TAG, ORDER_TAG
-from longboat.clusters.cloud.aws.templates.intrinsics import OWNED, kubernetes_tag, stack_name
+from longboat.clusters.cloud.aws.templates.intrinsics import CONTROLLER_TAG, OWNED, kubernetes_tag, stack_name
 
 Statement = dict[str, Any]
 _ROLE_PREFIX = 24  # as much of a long stack's name as CloudFormation puts before the names of its roles
@@ -84,6 +84,7 @@ def policy(cluster: str = "*", region: str = "*") -> dict[str, Any]:
             _in_region("Machines", [f"ec2:{name}" for name in _MACHINES], region),
             _in_region("Files", [f"elasticfilesystem:{name}" for name in _FILES], region),
             _leaving(cluster, region),
+            *_controllers_balancers(cluster, region),
         ],
     }
 
@@ -168,3 +169,12 @@ def _leaving(cluster: str, region: str) -> Statement:
         ],
     }
     return body if condition is None else {**body, "Condition": condition}
+
+
+def _controllers_balancers(cluster: str, region: str) -> list[Statement]:
+    """Those of AWS's load balancer controller have a tag of its own, and no other. Without a name all are allowed."""
+    if cluster == "*":
+        return []
+    arn = f"arn:{_partition(region)}:elasticloadbalancing:{region}:*:loadbalancer/*"
+    statement = _allow("LeavingOfController", "elasticloadbalancing", ("DeleteLoadBalancer",), arn)
+    return [{**statement, "Condition": {"StringEquals": {f"aws:ResourceTag/{CONTROLLER_TAG}": cluster}}}]

@@ -87,7 +87,8 @@ class ClusterGroup:
     def deploy(self, template: Body, parameters: Mapping[str, Any], region: str, tags: Mapping[str, str]) -> bool:
         """Begin; False: somebody else's deployment goes on, maybe of another file. `tags`: of the group."""
         with _errors("make a resource group"):
-            body: Body = {"location": region, "tags": {**tags, CLUSTER_TAG: self.cluster}}
+            # Without the digest: until it has come about, nothing is known to be as the file says.
+            body: Body = {"location": region, "tags": self._with_others({**tags, CLUSTER_TAG: self.cluster})}
             self._session.send("PUT", self.path, RESOURCES, body=body)
         values = {name: {"value": value} for name, value in parameters.items()}
         properties = {"mode": "Incremental", "template": template, "parameters": values}
@@ -102,8 +103,17 @@ class ClusterGroup:
     def mark(self, tags: Mapping[str, str], digest: str) -> None:
         """Write down what was deployed, after it has come about."""
         with _errors("write tags"):
-            body = {"tags": {**tags, CLUSTER_TAG: self.cluster, DIGEST_TAG: digest}}
+            body = {"tags": self._with_others({**tags, CLUSTER_TAG: self.cluster, DIGEST_TAG: digest})}
             self._session.send("PATCH", self.path, RESOURCES, body=body)
+
+    def _with_others(self, tags: Mapping[str, str]) -> dict[str, str]:
+        """With what policies and people have added since: Azure replaces all tags at once. Case makes no difference
+        in names of tags.
+        """
+        there = self.look()
+        own = {name.lower() for name in (*tags, DIGEST_TAG)}
+        others = there.tags if there is not None else {}
+        return {**{name: value for name, value in others.items() if name.lower() not in own}, **tags}
 
     def follow(self, listen: Listen) -> None:
         """Tell what becomes of each resource until the deployment has ended. Raises EngineError with what failed."""

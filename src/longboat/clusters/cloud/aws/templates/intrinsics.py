@@ -28,6 +28,10 @@ def kubernetes_tag(cluster: str) -> str:
     return f"kubernetes.io/cluster/{cluster}"
 
 
+CONTROLLER_TAG = "elbv2.k8s.aws/cluster"
+"""On what AWS's load balancer controller makes for the cluster: its name."""
+
+
 def pool_id(pool: str) -> str:
     """Ends with Pool, and nothing else in a stack does: no pool's name can be that of a parameter or of a template."""
     return f"{logical_name(pool)}Pool"
