@@ -37,8 +37,7 @@ HUNG_UP_S = 5.0
 """A launcher whose connection was closed dials again within a second, if it lives; one that waits for the end of a gang
 does not wait longer for it."""
 SPARED_S = 2.0
-"""Where a spare waits it takes the place of one whose connection was closed, while ranks run. A node 0 that was told to
-stop, or is taken away, waits no longer for it: as a follower for node 0 (`follower.HURRIED_S`)."""
+"""Where spares wait they take the places of the cut off while ranks run. A node 0 told to stop waits no longer either."""
 ASKED_S = 5.0
 """Who calls anew does so every second, and is told that the gang has ended."""
 FAREWELL_S = 2.0
@@ -305,16 +304,16 @@ class GangLeader(Membership):
     def check(self, now: float) -> None:
         coordinator, plan = self.coordinator, self.state.plan
         patience_s = HUNG_UP_S if coordinator.reason is not None and not self.is_hurried else SPARED_S
-        is_spared = coordinator.has_gone and bool(self._spares())
+        cut_off = [node for node, channel in self._channels.items() if channel.hung_up and self._is_in(node)]
+        is_spared = coordinator.has_gone and len(cut_off) <= len(self._spares())  # of more it is the network
+        is_hasty = is_spared or coordinator.reason is not None
         for node, channel in self._channels.items():
-            if node not in coordinator.members or coordinator.members[node].is_over:
-                continue  # who has said how it ended hangs up, and no other pod comes for it
+            if not self._is_in(node):
+                continue
             if coordinator.members[node].first_heard is not None and now - channel.heard > self.lost_s:
                 text = "nothing was heard of its launcher for %g s" % self.lost_s
                 self._give(coordinator.lost(node, channel.heard, text, now))
-            elif coordinator.reason is None and not is_spared:
-                continue
-            elif channel.hung_up and now - channel.hung_up > patience_s:
+            elif is_hasty and channel.hung_up and now - channel.hung_up > patience_s:
                 is_replaced = bool((plan.restart or {}).get("killed"))
                 give_up = coordinator.replaced if is_replaced else coordinator.lost
                 self._give(give_up(node, channel.heard, "the launcher of node %s was killed" % node, now))
@@ -324,6 +323,10 @@ class GangLeader(Membership):
             message = str(coordinator.verdict()["message"])
             self.state.failure = NodeFailure("peers", EXIT_SETUP, message)
             self.state.say(message)
+
+    def _is_in(self, node: str) -> bool:
+        """Whether it is a member that goes on: who has said how it ended hangs up, and no other pod comes for it."""
+        return node in self.coordinator.members and not self.coordinator.members[node].is_over
 
     def missing(self) -> list[str]:
         return self.coordinator.missing()
