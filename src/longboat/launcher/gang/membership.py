@@ -37,7 +37,7 @@ HUNG_UP_S = 5.0
 """A launcher whose connection was closed dials again within a second, if it lives; one that waits for the end of a gang
 does not wait longer for it."""
 SPARED_S = 2.0
-"""Where spares wait they take the places of the cut off while ranks run. A node 0 told to stop waits no longer either."""
+"""Where spares wait they take the places of the cut off while ranks run. A node 0 told to stop waits so long, too."""
 ASKED_S = 5.0
 """Who calls anew does so every second, and is told that the gang has ended."""
 FAREWELL_S = 2.0
