@@ -86,5 +86,5 @@ def test_the_machine_itself(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = of(machine_facts(Home(tmp_path / "file" / "home"), {"PATH": "", "LONGBOAT_GPUS": ""}))
-    assert found["home"].status == "broken" and "cannot create" in found["home"].detail
+    assert found["home"].status == "broken" and "is no folder" in found["home"].detail
     assert found["git"].status == "warning" and found["trainer's python"].status == "warning"

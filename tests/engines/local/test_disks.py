@@ -233,9 +233,10 @@ def test_two_users_share_the_real_gpus(open_folder: Path, monkeypatch: pytest.Mo
 def test_a_home_on_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     engine = LocalEngine(tmp_path / "file", environment=dict(os.environ))
-    assert list(engine.list()) == []
-    with pytest.raises(EngineError):
-        engine.home.prepare()
+    for use in (lambda: list(engine.list()), engine.home.prepare):
+        with pytest.raises(EngineError, match="is no folder") as caught:
+            use()
+        assert caught.value.hint
 
 
 @needs_root
