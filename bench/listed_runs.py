@@ -116,7 +116,7 @@ def ps(environment: dict[str, str], engine: str, runs: int) -> float:
 
 def compared(name: str, none: float, many: float) -> dict[str, float]:
     """The ratio says what the runs cost, whatever machine this is."""
-    return {f"{name}: `longboat ps -a` as a process, s": many, f"{name}: {RUNS:,} runs / no run": many / none}
+    return {f"{name}: `longboat ps -a` as a process, s": many, f"{name}: {RUNS:,} runs against none": many / none}
 
 
 def here() -> dict[str, float]:
