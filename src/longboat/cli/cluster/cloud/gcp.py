@@ -133,9 +133,8 @@ def down_gcp(spec: ClusterSpec, *, yes: bool, purges: bool, output: str) -> int:
     if view is not None and view.status == "RUNNING":
         free_load_balancers(spec.name, view)
     has_rights = cloud_of(spec).autoscaler or (view is not None and view.workload_pool)
-    if has_rights and not leftovers.namesakes(
-        surely=True
-    ):  # theirs is the same role; our account goes with the cluster
+    # A namesake's role is the same one; our account goes with the cluster.
+    if has_rights and not leftovers.namesakes(surely=True):
         cluster.rights().take_back()
     remove(cluster, output)
     for each in data if purges else ():
